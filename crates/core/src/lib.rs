@@ -8,6 +8,7 @@
 //! * [`spec`] – [`TestSpec`]: the parameters of a test stream, always valid
 //! * [`schedule`] – the time at which each packet is due
 //! * [`gaps`] – random times between packets
+//! * [`ecn`] – [`Ecn`]: the mark of a packet; [`EcnMarking`]: the marks of a test's packets
 //! * [`prefix`] – [`Prefix`](prefix::Prefix): a range of IP addresses in CIDR notation
 //! * [`priority`] – [`AccessCategory`]: Wi-Fi's access categories as priorities
 //! * [`session`] – [`Session`]: everything known about a test except its packets
@@ -68,6 +69,7 @@ pub mod class_paths;
 pub mod clock;
 pub mod comparable;
 pub mod distribution;
+pub mod ecn;
 pub mod evidence;
 pub mod far_host;
 pub mod gaps;
@@ -105,6 +107,7 @@ pub mod units;
 
 pub use analysis::{Analyzer, Options, analyze};
 pub use clock::{ClockProbe, SyncState};
+pub use ecn::{Ecn, EcnMarking};
 pub use noise::NoiseFloor;
 pub use observer::{Event, Observer};
 pub use priority::AccessCategory;

@@ -1,5 +1,6 @@
 //! [`PacketRecord`]: one packet of any instrument.
 
+use crate::ecn::Ecn;
 use crate::time::{Span, Stamp, StampSource, WallTime};
 
 /// Value that means "no time". As a real timestamp it would be in the year 1677.
@@ -74,10 +75,18 @@ pub struct PacketRecord {
     /// TTL or hop limit seen by the receiver; 0 = unknown (no packet arrives with 0).
     ttl: u8,
     traffic_class: u8,
+    /// Bit 0: [`KNOWN_CLASS`]. Bits 1 to 3 and 4 to 6: the marks that a far host reported, each with a bit that is set if
+    /// the mark is known.
     known: u8,
 }
 
 const KNOWN_CLASS: u8 = 1;
+/// Position of the mark of a request on arrival, in `known`.
+const REQUEST_MARK: u8 = 1;
+/// Position of the mark of an answer as sent, in `known`.
+const ANSWER_MARK: u8 = 4;
+/// Bit above the two bits of a mark: the mark is known.
+const KNOWN_MARK: u8 = 4;
 
 impl PacketRecord {
     /// Creates a record of packet `seq` without any other data.
@@ -271,9 +280,39 @@ impl PacketRecord {
         self.traffic_class().map(|c| c >> 2)
     }
 
-    /// Returns the two ECN bits seen by the receiver; `None` if unknown.
-    pub fn ecn(&self) -> Option<u8> {
-        self.traffic_class().map(|c| c & 3)
+    /// Returns the mark seen by the receiver; `None` if unknown.
+    pub fn ecn(&self) -> Option<Ecn> {
+        self.traffic_class().map(Ecn::of_bits)
+    }
+
+    /// Returns the mark of a request on arrival at the far host; `None` if the far host does not report it.
+    pub fn request_mark(&self) -> Option<Ecn> {
+        self.reported_mark(REQUEST_MARK)
+    }
+
+    /// Sets [`Self::request_mark`].
+    pub fn set_request_mark(&mut self, mark: Option<Ecn>) {
+        self.set_reported_mark(REQUEST_MARK, mark);
+    }
+
+    /// Returns the mark with which the far host sent an answer; `None` if the far host does not report it.
+    pub fn answer_mark(&self) -> Option<Ecn> {
+        self.reported_mark(ANSWER_MARK)
+    }
+
+    /// Sets [`Self::answer_mark`].
+    pub fn set_answer_mark(&mut self, mark: Option<Ecn>) {
+        self.set_reported_mark(ANSWER_MARK, mark);
+    }
+
+    fn reported_mark(&self, position: u8) -> Option<Ecn> {
+        let bits = self.known >> position;
+        (bits & KNOWN_MARK != 0).then(|| Ecn::of_bits(bits))
+    }
+
+    fn set_reported_mark(&mut self, position: u8, mark: Option<Ecn>) {
+        let bits = mark.map_or(0, |mark| KNOWN_MARK | mark.bits());
+        self.known = self.known & !(7 << position) | bits << position;
     }
 }
 
@@ -328,6 +367,21 @@ mod tests {
         assert_eq!(r.local_queue(), Some((Span(4_999_999_000), StampSource::Kernel)));
         r.set_entry_lag(Some(Span(1 << 31)));
         assert_eq!((r.entry_lag(), r.local_queue()), (None, Some((Span(5_000_000_000), StampSource::User))));
+    }
+
+    #[test]
+    fn marks_that_a_far_host_reports_are_known_or_missing_each_for_itself() {
+        let mut r = PacketRecord::new(0);
+        assert_eq!((r.request_mark(), r.answer_mark(), r.ecn()), (None, None, None));
+        for mark in Ecn::ALL {
+            r.set_request_mark(Some(mark));
+            assert_eq!((r.request_mark(), r.answer_mark(), r.ecn()), (Some(mark), None, None));
+        }
+        r.set_answer_mark(Some(Ecn::NotEct));
+        r.set_traffic_class(Some(0xb9));
+        assert_eq!((r.request_mark(), r.answer_mark(), r.ecn()), (Some(Ecn::Ce), Some(Ecn::NotEct), Some(Ecn::Ect1)));
+        r.set_request_mark(None);
+        assert_eq!((r.request_mark(), r.answer_mark(), r.dscp()), (None, Some(Ecn::NotEct), Some(46)));
     }
 
     #[test]

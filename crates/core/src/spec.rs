@@ -1,5 +1,6 @@
 //! [`TestSpec`]: the parameters of a test stream, which are always valid.
 
+use crate::ecn::EcnMarking;
 use crate::gaps::Gaps;
 use crate::time::{SECOND, Span};
 use core::fmt;
@@ -253,6 +254,9 @@ pub struct TestSpec {
     schedule: Schedule,
     /// DSCP of the test packets.
     pub dscp: Dscp,
+    /// Marks (ECN bits) of the test packets.
+    #[serde(default, skip_serializing_if = "is_off")]
+    pub marking: EcnMarking,
     /// Source port of the test stream; 0 = chosen by the sender's system.
     pub src_port: u16,
     /// Destination port of the test stream.
@@ -269,8 +273,14 @@ struct UncheckedSpec {
     period: Span,
     schedule: Schedule,
     dscp: Dscp,
+    #[serde(default)]
+    marking: EcnMarking,
     src_port: u16,
     dst_port: u16,
+}
+
+fn is_off(marking: &EcnMarking) -> bool {
+    !marking.is_on()
 }
 
 impl TryFrom<UncheckedSpec> for TestSpec {
@@ -278,7 +288,7 @@ impl TryFrom<UncheckedSpec> for TestSpec {
 
     fn try_from(u: UncheckedSpec) -> Result<TestSpec, SpecError> {
         let checked = TestSpec::new(u.direction, u.transport, u.packets, u.payload, u.period, u.schedule)?;
-        Ok(TestSpec { dscp: u.dscp, src_port: u.src_port, dst_port: u.dst_port, ..checked })
+        Ok(TestSpec { dscp: u.dscp, marking: u.marking, src_port: u.src_port, dst_port: u.dst_port, ..checked })
     }
 }
 
@@ -309,6 +319,7 @@ impl Default for TestSpec {
             period: Span::millis(20),
             schedule: Schedule::Periodic,
             dscp: Dscp(0),
+            marking: EcnMarking::Off,
             src_port: 0,
             dst_port: TEST_PORT,
         }

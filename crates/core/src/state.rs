@@ -22,10 +22,12 @@
 //! ```
 
 use crate::analysis::{Analyzer, NotMergeable, Options, Samples, Saved};
+use crate::ecn::EcnMarking;
 use crate::metrics::seqset::SeqRun;
 use crate::msgpack;
 use crate::record::PacketRecord;
 use crate::session::{Ending, Session};
+use crate::spec::TestSpec;
 use crate::summary::Summary;
 use crate::twoway::{Directions, FarReport, LossRun, NotAnswers, ScheduleShift, TcpStats, TwoWay};
 use serde::{Deserialize, Serialize};
@@ -224,6 +226,10 @@ impl SavedAnalysis {
         self.analyzer = analyzer;
         let here = &mut self.session;
         here.spec = spec;
+        if here.spec.marking.is_interleaved() {
+            // The order of the marks does not continue in the other test.
+            here.spec.marking = EcnMarking::Off;
+        }
         here.declared = None;
         here.sent = Some((mine + theirs) as u32);
         here.id = None;
@@ -297,9 +303,15 @@ fn unlike(a: &Session, b: &Session) -> Option<&'static str> {
         (a.payload() != b.payload(), "their packet sizes differ"),
         (a.period() != b.period(), "their periods differ"),
         (x.dscp != y.dscp, "their classes of service (DSCP) differ"),
+        (kind_of_marks(x) != kind_of_marks(y), "their marks (ECN) differ"),
     ]
     .into_iter()
     .find_map(|(differ, what)| differ.then_some(what))
+}
+
+/// Returns the marks of the packets, whatever their order.
+fn kind_of_marks(spec: &TestSpec) -> EcnMarking {
+    if spec.marking.is_interleaved() { EcnMarking::Both { seed: 0 } } else { spec.marking }
 }
 
 /// Returns the worse of two endings: the one that leaves more unknown about the packets.

@@ -18,6 +18,7 @@ pub use crate::metrics::dependence::{NoInterval, QuantileInterval, ShareInterval
 pub use crate::metrics::duplicate::{Duplicates, TimeToDuplicate};
 pub use crate::metrics::ipdv::Ipdv;
 pub use crate::metrics::local_queue::LocalQueue;
+pub use crate::metrics::marks::{AboveFastest, BlockDifference, CeDelay, MarkDelay, MarkFigures};
 pub use crate::metrics::loss::{Gilbert1960, GilbertElliott, GilbertFit, Loss, LossPattern, RunsTest};
 pub use crate::metrics::objectives::Y1541;
 pub use crate::metrics::periods::{MeanPeriods, MeanRate};
@@ -116,6 +117,9 @@ pub struct Summary {
     /// Time spent in the queue of the sending host's interface, before the send stamp; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub local_queue: Option<LocalQueue>,
+    /// Marks (ECN) of the packets, and delays by mark; `None` unless the packets were sent with `--ecn`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub marks: Option<Box<MarkFigures>>,
     /// IP header fields that the receiver observed.
     #[serde(default)]
     pub far_end: ReceivedHeaders,

@@ -1,6 +1,8 @@
 //! [`Bottleneck`]: a transmitter of fixed rate with a drop-tail queue, and the traffic that shares it.
 
+use super::aqm::{Aqm, AqmState, Decision};
 use super::chance::unit;
+use jitlat_core::ecn::Ecn;
 use jitlat_core::link::Encapsulation;
 use jitlat_core::time::{SECOND, Span, SteadyTime};
 use rand_chacha::ChaCha8Rng;
@@ -102,6 +104,8 @@ pub(super) struct Bottleneck {
     cells: Option<CellClock>,
     /// Time at which the transmitter has sent everything that it accepted; `None` if it has not accepted a packet yet.
     busy_until: Option<SteadyTime>,
+    /// Active queue management; `None`: the queue only drops packets for which it has no room.
+    aqm: Option<AqmState>,
     others: Vec<Competitor>,
     rng: ChaCha8Rng,
 }
@@ -124,6 +128,7 @@ impl Bottleneck {
     pub fn new(
         rate: RateBottleneck,
         cells: Option<CellBottleneck>,
+        aqm: Option<Aqm>,
         competition: &[Competition],
         mut rng: ChaCha8Rng,
     ) -> Bottleneck {
@@ -136,7 +141,8 @@ impl Bottleneck {
             recovering: SteadyTime(i64::MIN),
         });
         let cells = cells.map(|cells| CellClock::new(cells, rate, &mut rng));
-        Bottleneck { rate, cells, busy_until: None, others: others.collect(), rng }
+        let aqm = aqm.map(AqmState::new);
+        Bottleneck { rate, cells, busy_until: None, aqm, others: others.collect(), rng }
     }
 
     /// Sets the arrival time of the first test packet, to which the competitors' times are relative.
@@ -147,13 +153,13 @@ impl Bottleneck {
         }
     }
 
-    /// Returns the time at which the last bit of a packet that arrives at `now` is sent; `None` if the queue
-    /// is full.
-    pub fn transmit(&mut self, now: SteadyTime, bytes: usize) -> Option<SteadyTime> {
+    /// Returns the time at which the last bit of a packet that arrives at `now` is sent, and the mark with which it is
+    /// sent; `None` if the queue is full, or if its management drops the packet.
+    pub fn transmit(&mut self, now: SteadyTime, bytes: usize, mark: Ecn) -> Option<(SteadyTime, Ecn)> {
         while let Some(k) = self.next_before(now) {
             self.competitor(k);
         }
-        self.accept(now, bytes)
+        self.accept(now, bytes, mark)
     }
 
     /// Returns the index of the competitor whose packet is next, if it is due before `now`.
@@ -164,7 +170,7 @@ impl Bottleneck {
 
     fn competitor(&mut self, k: usize) {
         let Some(now) = self.others[k].next else { return };
-        let sent = self.accept(now, COMPETITOR_PACKET_BYTES);
+        let sent = self.accept(now, COMPETITOR_PACKET_BYTES, Ecn::NotEct).map(|(at, _)| at);
         let spacing = |bits: u64| (COMPETITOR_PACKET_BYTES as f64 * 8.0 * SECOND as f64) / bits.max(1) as f64;
         let other = &mut self.others[k];
         let gap = match other.law.load {
@@ -189,7 +195,7 @@ impl Bottleneck {
         other.next = (next < other.end).then_some(next);
     }
 
-    fn accept(&mut self, now: SteadyTime, bytes: usize) -> Option<SteadyTime> {
+    fn accept(&mut self, now: SteadyTime, bytes: usize, mark: Ecn) -> Option<(SteadyTime, Ecn)> {
         let bits = i128::from(self.rate.bits.max(1));
         let begin = self.busy_until.map_or(now, |b| b.max(now));
         if begin > now {
@@ -198,14 +204,37 @@ impl Bottleneck {
                 return None;
             }
         }
-        if let Some(clock) = &mut self.cells {
-            let end = clock.send(begin, bytes, bits);
-            self.busy_until = Some(end);
-            return Some(end);
+        let takes = self.takes(bytes);
+        let longest = self.takes(COMPETITOR_PACKET_BYTES);
+        if let Some(AqmState::DualPi2(dual)) = &mut self.aqm {
+            dual.observe(now, begin - now);
+            if mark.is_l4s() {
+                // The packet that is being sent is the rest of the waiting ones after whole packets.
+                let frees = Span((begin - now).0 % longest.0.max(1));
+                let sent = dual.low_latency(now, (takes, frees, longest), mark, &mut self.rng);
+                // The transmitter is busy for the same time as with one queue, so that packets that arrive later at the
+                // classic queue wait longer. Those that wait there already are not delayed once more.
+                self.busy_until = Some(begin + takes);
+                return Some(sent);
+            }
         }
-        let takes = (bytes as i128 * 8 * i128::from(SECOND) + bits - 1) / bits;
-        let end = begin + Span(i64::try_from(takes).unwrap_or(i64::MAX));
+        let mark = match self.aqm.as_mut().map(|aqm| aqm.decide(begin, begin - now, mark, &mut self.rng)) {
+            Some(Decision::Drop) => return None,
+            Some(Decision::Send(mark)) => mark,
+            None => mark,
+        };
+        let end = match &mut self.cells {
+            Some(clock) => clock.send(begin, bytes, bits),
+            None => begin + takes,
+        };
         self.busy_until = Some(end);
-        Some(end)
+        Some((end, mark))
+    }
+
+    /// Returns the time that the transmitter needs for a packet, rounded up.
+    fn takes(&self, bytes: usize) -> Span {
+        let bits = i128::from(self.rate.bits.max(1));
+        let takes = (bytes as i128 * 8 * i128::from(SECOND) + bits - 1) / bits;
+        Span(i64::try_from(takes).unwrap_or(i64::MAX))
     }
 }

@@ -5,8 +5,8 @@
 //! The same configuration, seed and packets always give the same deliveries.
 //!
 //! The impairments apply in this order: outages, size limit, policing, the bottleneck (rate and drop-tail
-//! queue, shared with cross traffic), loss, duplication, and the line (fixed delay, delay added over time,
-//! jitter, reordering). A packet lost on the line has used the bottleneck's capacity, as on a real path.
+//! queue or active queue management, shared with cross traffic), loss, duplication, the line (fixed delay, delay added
+//! over time, jitter, reordering), and boxes that rewrite the TOS or traffic-class octet. A packet lost on the line has used the bottleneck's capacity, as on a real path.
 //!
 //! * [`Scenario`] – both directions of a path as text
 //! * [`PathModel`] – one direction; [`Impairment`] – a running instance of it; [`Deliveries`] – the times at
@@ -29,17 +29,21 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod aqm;
 mod bottleneck;
 mod chance;
 mod choice;
+mod ecn;
 mod host;
 mod jitter;
 mod police;
 mod scenario;
 mod trial;
 
+pub use aqm::{Aqm, DUALPI2_TARGET};
 pub use bottleneck::{COMPETITOR_PACKET_BYTES, CellBottleneck, Competition, CrossTraffic, RateBottleneck};
 pub use choice::{Choice, GilbertModel};
+pub use ecn::EcnRule;
 pub use host::{Clock, ClockChange, HostModel, Pause};
 pub use jitter::{Jitter, MAX_JITTER};
 pub use police::Police;
@@ -48,6 +52,7 @@ pub use trial::{Answering, Trial, TrialOutcome};
 
 use bottleneck::Bottleneck;
 use choice::Chooser;
+use jitlat_core::ecn::Ecn;
 use jitlat_core::spec::Dscp;
 use jitlat_core::time::{Span, SteadyTime};
 use police::Policer;
@@ -78,6 +83,8 @@ pub struct PathModel {
     pub rate: Option<RateBottleneck>,
     /// Encapsulation of a bottleneck that sends ATM cells; `None` for other bottlenecks.
     pub cells: Option<CellBottleneck>,
+    /// Active queue management of the bottleneck; `None`: the queue only drops packets for which it has no room.
+    pub aqm: Option<Aqm>,
     /// Cross traffic through the bottleneck.
     pub competition: Vec<Competition>,
     /// Token bucket that drops packets above a rate; `None` for no policing.
@@ -95,15 +102,26 @@ pub struct PathModel {
     /// DSCP written into every packet, as done by routers that do not trust their neighbours; `None`:
     /// unchanged.
     pub remark: Option<Dscp>,
+    /// Boxes after the bottleneck that rewrite the ECN bits of packets or drop packets by them, in this order.
+    pub ecn: Vec<EcnRule>,
     /// Minimum size of test packets for [`Impairment::pass`], in bytes with the IP header; smaller packets do
     /// not count as test packets.
     pub min_bytes: usize,
 }
 
-impl PathModel {
-    /// Returns the TOS or traffic-class octet after this path; the ECN bits do not change.
-    pub fn traffic_class(&self, octet: u8) -> u8 {
-        self.remark.map_or(octet, |dscp| dscp.octet() | octet & 3)
+/// A packet that enters a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathPacket {
+    /// Number of bytes, IP header included.
+    pub bytes: usize,
+    /// TOS or traffic-class octet: DSCP and ECN.
+    pub traffic_class: u8,
+}
+
+impl From<usize> for PathPacket {
+    /// Packet of this many bytes without DSCP and ECN.
+    fn from(bytes: usize) -> PathPacket {
+        PathPacket { bytes, traffic_class: 0 }
     }
 }
 
@@ -173,10 +191,17 @@ pub struct SizeLimit {
 pub struct Deliveries {
     at: [SteadyTime; MAX_COPIES as usize + 1],
     len: u8,
+    traffic_class: u8,
 }
 
 impl Deliveries {
-    const LOST: Deliveries = Deliveries { at: [SteadyTime(0); MAX_COPIES as usize + 1], len: 0 };
+    const LOST: Deliveries =
+        Deliveries { at: [SteadyTime(0); MAX_COPIES as usize + 1], len: 0, traffic_class: 0 };
+
+    /// Returns the TOS or traffic-class octet with which the packet is delivered.
+    pub fn traffic_class(&self) -> u8 {
+        self.traffic_class
+    }
 
     fn push(&mut self, at: SteadyTime) {
         self.at[usize::from(self.len)] = at;
@@ -200,6 +225,10 @@ pub struct PathTally {
     pub lost: u64,
     /// Number of test packets dropped because the queue was full.
     pub queue_drops: u64,
+    /// Number of test packets dropped because of their mark.
+    pub mark_drops: u64,
+    /// Number of test packets that left with CE and entered without.
+    pub marked: u64,
     /// Number of test packets lost in outages.
     pub outage_drops: u64,
     /// Number of test packets dropped by policing.
@@ -230,7 +259,7 @@ impl PathTally {
 
     /// Returns the number of test packets that were never delivered.
     pub fn not_delivered(&self) -> u64 {
-        self.lost + self.queue_drops + self.outage_drops + self.policed + self.too_long
+        self.lost + self.queue_drops + self.mark_drops + self.outage_drops + self.policed + self.too_long
     }
 
     fn note(&mut self, delivered: bool) {
@@ -252,6 +281,7 @@ pub struct Impairment {
     reordering: Chooser,
     too_long: Chooser,
     jitter: ChaCha8Rng,
+    boxes: ChaCha8Rng,
     bottleneck: Option<Bottleneck>,
     policer: Option<Policer>,
     last_in_order: Option<SteadyTime>,
@@ -286,7 +316,8 @@ impl Impairment {
             ),
             bottleneck: config
                 .rate
-                .map(|rate| Bottleneck::new(rate, config.cells, &config.competition, stream(6))),
+                .map(|rate| Bottleneck::new(rate, config.cells, config.aqm, &config.competition, stream(6))),
+            boxes: stream(7),
             policer: config.police.map(Policer::new),
             config,
             last_in_order: None,
@@ -295,19 +326,20 @@ impl Impairment {
         }
     }
 
-    /// Returns the deliveries of a packet that enters at `now` and has `bytes` bytes, IP header included. Packets of at
-    /// least [`PathModel::min_bytes`] are test packets, numbered from 0 in order of arrival.
-    pub fn pass(&mut self, now: SteadyTime, bytes: usize) -> Deliveries {
-        if bytes >= self.config.min_bytes {
-            self.pass_test(now, bytes, self.tally.test_packets)
+    /// Returns the deliveries of a packet that enters at `now`: its number of bytes, IP header included, or a
+    /// [`PathPacket`]. Packets of at least [`PathModel::min_bytes`] are test packets, numbered from 0 in order of arrival.
+    pub fn pass(&mut self, now: SteadyTime, packet: impl Into<PathPacket>) -> Deliveries {
+        let packet = packet.into();
+        if packet.bytes >= self.config.min_bytes {
+            self.pass_test(now, packet, self.tally.test_packets)
         } else {
-            self.pass_other(now, bytes)
+            self.pass_other(now, packet)
         }
     }
 
     /// Returns the deliveries of the test packet with the number `index`, to which patterns of loss, duplication and
     /// reordering refer.
-    pub fn pass_test(&mut self, now: SteadyTime, bytes: usize, index: u64) -> Deliveries {
+    pub fn pass_test(&mut self, now: SteadyTime, packet: impl Into<PathPacket>, index: u64) -> Deliveries {
         if self.first_test.is_none() {
             self.first_test = Some(now);
             if let Some(bottleneck) = &mut self.bottleneck {
@@ -315,16 +347,16 @@ impl Impairment {
             }
         }
         self.tally.test_packets += 1;
-        let out = self.carry(now, bytes, PacketKind::Test(index));
+        let out = self.carry(now, packet.into(), PacketKind::Test(index));
         self.tally.note(!out.is_empty());
         out
     }
 
     /// Returns the deliveries of a packet that is not a test packet. It is subject to delays, queues and
     /// outages, but never selected for loss, duplication or reordering.
-    pub fn pass_other(&mut self, now: SteadyTime, bytes: usize) -> Deliveries {
+    pub fn pass_other(&mut self, now: SteadyTime, packet: impl Into<PathPacket>) -> Deliveries {
         self.tally.others += 1;
-        let out = self.carry(now, bytes, PacketKind::Other);
+        let out = self.carry(now, packet.into(), PacketKind::Other);
         self.tally.others_lost += u64::from(out.is_empty());
         out
     }
@@ -339,7 +371,8 @@ impl Impairment {
         &self.config
     }
 
-    fn carry(&mut self, now: SteadyTime, bytes: usize, subject: PacketKind) -> Deliveries {
+    fn carry(&mut self, now: SteadyTime, packet: PathPacket, subject: PacketKind) -> Deliveries {
+        let (bytes, entered) = (packet.bytes, Ecn::of_bits(packet.traffic_class));
         let test = u64::from(matches!(subject, PacketKind::Test(_)));
         // Every random process draws for every test packet, even if the packet is already lost, so that the
         // results for later packets depend only on their numbers.
@@ -366,9 +399,16 @@ impl Impairment {
             self.tally.policed += test;
             return Deliveries::LOST;
         }
-        let sent = self.bottleneck.as_mut().map_or(Some(now), |b| b.transmit(now, bytes));
-        let Some(sent) = sent else {
+        let sent = match &mut self.bottleneck {
+            Some(bottleneck) => bottleneck.transmit(now, bytes, entered),
+            None => Some((now, entered)),
+        };
+        let Some((sent, mark)) = sent else {
             self.tally.queue_drops += test;
+            return Deliveries::LOST;
+        };
+        let Some(mark) = EcnRule::apply(&self.config.ecn, mark, &mut self.boxes) else {
+            self.tally.mark_drops += test;
             return Deliveries::LOST;
         };
         if lost {
@@ -388,7 +428,11 @@ impl Impairment {
             at = at + self.config.reordering.by;
             self.tally.delayed += 1;
         }
-        let mut out = Deliveries::LOST;
+        if mark == Ecn::Ce && entered != Ecn::Ce {
+            self.tally.marked += test;
+        }
+        let dscp = self.config.remark.map_or(packet.traffic_class & !3, Dscp::octet);
+        let mut out = Deliveries { traffic_class: dscp | mark.bits(), ..Deliveries::LOST };
         out.push(at);
         if copied {
             for _ in 0..self.config.duplication.copies.min(MAX_COPIES) {

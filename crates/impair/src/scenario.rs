@@ -15,12 +15,15 @@
 //! reorder = at 40 80 by 50ms
 //! rate = 512kbit queue 16kB
 //! cells = pppoe-llc tunnel 28            # the rate is that of ATM cells, in clocked slots, as in ADSL
+//! aqm = dualpi2                          # or: step 5ms, codel target 5ms interval 100ms threshold 1ms
 //! competition = tcp 20ms from 5s for 9s # or: constant 400kbit …, poisson 400kbit …; may be repeated
 //! police = 64kbit burst 4kB             # and: every 100ms
 //! too-long = 100% above 1200
 //! outage = from 2s for 300ms            # may be repeated
 //! pause = from 2s for 300ms             # packets wait instead; may be repeated
 //! remark = CS0                          # the DSCP of every packet that leaves
+//! ecn = ect0 ect1 ce to not-ect 30%     # marks that are rewritten, for all packets or a share; may be repeated
+//! ecn = ect0 ect1 drop                  # or packets that are dropped
 //! min-bytes = 60
 //! ```
 //!
@@ -28,10 +31,11 @@
 //! Probabilities are ratios (0.01) or percentages (1%).
 
 use super::{
-    CellBottleneck, Choice, Competition, CrossTraffic, DelayPoint, DuplicationModel, GilbertModel, Jitter,
+    Aqm, CellBottleneck, Choice, Competition, CrossTraffic, DUALPI2_TARGET, DelayPoint, DuplicationModel, EcnRule, GilbertModel, Jitter,
     MAX_COPIES, Outage, PathModel, Police, RateBottleneck, ReorderingModel, SizeLimit,
 };
 use core::str::FromStr;
+use jitlat_core::ecn::{Ecn, NotAMark};
 use jitlat_core::link::Encapsulation;
 use jitlat_core::link::NotALink;
 use jitlat_core::spec::SpecError;
@@ -122,6 +126,8 @@ fn set(config: &mut PathModel, key: &str, fields: &[&str]) -> Result<(), String>
     match key {
         "delay" => config.delay = span(single(fields)?)?,
         "remark" => config.remark = Some(single(fields)?.parse().map_err(|e: SpecError| e.to_string())?),
+        "aqm" => config.aqm = Some(aqm(config, fields)?),
+        "ecn" => config.ecn.push(ecn(fields)?),
         "min-bytes" => config.min_bytes = bytes(single(fields)?)? as usize,
         "loss" => config.loss = choice(fields)?,
         "jitter" => {
@@ -214,12 +220,56 @@ fn set(config: &mut PathModel, key: &str, fields: &[&str]) -> Result<(), String>
         "pause" => config.pauses.push(stretch(fields)?),
         _ => {
             return Err(format!(
-                "'{key}': give delay, jitter, added, loss, duplicate, reorder, rate, cells, competition, police, too-long, \
-                 outage, pause, remark or min-bytes"
+                "'{key}': give delay, jitter, added, loss, duplicate, reorder, rate, cells, aqm, competition, police, \
+                 too-long, outage, pause, remark, ecn or min-bytes"
             ));
         }
     }
     Ok(())
+}
+
+fn aqm(config: &PathModel, fields: &[&str]) -> Result<Aqm, String> {
+    if config.rate.is_none() {
+        return Err("give the rate in an earlier line, as in 'rate = 10Mbit queue 120kB'".to_owned());
+    }
+    match fields {
+        ["step", threshold] => Ok(Aqm::Step { threshold: span(threshold)? }),
+        ["codel", "target", target, "interval", interval, rest @ ..] => {
+            let threshold = match rest {
+                [] => None,
+                ["threshold", threshold] => Some(span(threshold)?),
+                _ => return Err(NOT_AN_AQM.to_owned()),
+            };
+            Ok(Aqm::Codel { target: span(target)?, interval: span(interval)?, threshold })
+        }
+        ["dualpi2"] => Ok(Aqm::DualPi2 { target: DUALPI2_TARGET }),
+        ["dualpi2", "target", target] => Ok(Aqm::DualPi2 { target: span(target)? }),
+        _ => Err(NOT_AN_AQM.to_owned()),
+    }
+}
+
+const NOT_AN_AQM: &str = "give 'aqm = step 5ms', 'aqm = codel target 5ms interval 100ms', if needed with 'threshold 1ms' at the \
+                          end, or 'aqm = dualpi2'";
+
+fn ecn(fields: &[&str]) -> Result<EcnRule, String> {
+    const USAGE: &str = "give marks and their new mark or drop, and a share if needed: 'ecn = ect0 ect1 to not-ect' or 'ecn = \
+                         ect1 drop 50%'";
+    let mark = |word: &&str| word.parse().map_err(|e: NotAMark| e.to_string());
+    let (from, to, rest) = match fields.iter().position(|word| matches!(*word, "to" | "drop")) {
+        Some(at) if fields[at] == "drop" => (&fields[..at], None, &fields[at + 1..]),
+        Some(at) => {
+            let (to, rest) = fields[at + 1..].split_first().ok_or(USAGE)?;
+            (&fields[..at], Some(mark(to)?), rest)
+        }
+        None => return Err(USAGE.to_owned()),
+    };
+    let from = from.iter().map(mark).collect::<Result<Vec<Ecn>, String>>()?;
+    let share = match rest {
+        [] => 1.0,
+        [share] => probability(share)?,
+        _ => return Err(USAGE.to_owned()),
+    };
+    if from.is_empty() { Err(USAGE.to_owned()) } else { Ok(EcnRule { from, to, share }) }
 }
 
 fn stretch(fields: &[&str]) -> Result<Outage, String> {

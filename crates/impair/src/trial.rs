@@ -3,9 +3,10 @@
 
 use super::bottleneck::Bottleneck;
 use super::choice::Chooser;
-use super::{HostModel, Impairment, PathModel, PathTally};
+use super::{HostModel, Impairment, PathModel, PathPacket, PathTally};
 use core::net::{IpAddr, Ipv4Addr};
 use jitlat_core::clock::ClockProbe;
+use jitlat_core::ecn::Ecn;
 use jitlat_core::record::{Moment, PacketRecord};
 use jitlat_core::schedule::Deadlines;
 use jitlat_core::session::{Ending, Session};
@@ -186,7 +187,7 @@ impl Trial {
         let mut refused = Chooser::new(&host.refused, self.rng(21));
         let mut entries = Chooser::new(&host.entries, self.rng(24));
         let mut interface =
-            host.interface.map(|rate| Bottleneck::new(rate, None, &host.competition, self.rng(22)));
+            host.interface.map(|rate| Bottleneck::new(rate, None, None, &host.competition, self.rng(22)));
         if let Some(interface) = &mut interface {
             interface.start(on_path(Span::ZERO));
         }
@@ -205,7 +206,8 @@ impl Trial {
             };
             let bytes = usize::from(payload) + HEADER_BYTES;
             let now = on_path(read);
-            let left = interface.as_mut().map_or(Some(now), |i| i.transmit(now, bytes));
+            let sent = |i: &mut Bottleneck| i.transmit(now, bytes, Ecn::NotEct).map(|(at, _)| at);
+            let left = interface.as_mut().map_or(Some(now), sent);
             if let Some(left) = left {
                 let entered = entries.choose(seq.into()) && host.stamps != StampSource::User;
                 departures.push(LeavingPacket { seq, bytes, read, left: since(left), entered });
@@ -215,30 +217,32 @@ impl Trial {
     }
 
     fn one_way(&self, path: &mut Impairment, departures: &[LeavingPacket]) -> Vec<PacketRecord> {
-        let mut arrivals: Vec<(Span, LeavingPacket)> = Vec::with_capacity(departures.len());
+        let mut arrivals: Vec<(Span, LeavingPacket, u8)> = Vec::with_capacity(departures.len());
         let mut recovered = Span(i64::MIN);
         for d in departures {
             match self.spec.transport() {
                 Transport::Udp => {
-                    let delivered = path.pass_test(on_path(d.left), d.bytes, d.seq.into());
-                    arrivals.extend(delivered.iter().map(|t| (since(*t), *d)));
+                    let delivered = path.pass_test(on_path(d.left), self.packet(d), d.seq.into());
+                    arrivals.extend(delivered.iter().map(|t| (since(*t), *d, delivered.traffic_class())));
                 }
-                Transport::Tcp => arrivals.push((self.repaired(path, d, &mut recovered), *d)),
+                Transport::Tcp => {
+                    arrivals.push((self.repaired(path, d, &mut recovered), *d, self.spec.dscp.octet()));
+                }
             }
         }
         if self.spec.transport() == Transport::Tcp {
             // TCP delivers packets to the program in the order in which they were sent.
             let mut latest = Span(i64::MIN);
-            for (at, _) in &mut arrivals {
+            for (at, ..) in &mut arrivals {
                 latest = latest.max(*at);
                 *at = latest;
             }
         }
-        arrivals.sort_by_key(|(at, d)| (*at, d.seq));
+        arrivals.sort_by_key(|(at, d, _)| (*at, d.seq));
         let (sender, receiver) = (self.sender(), self.receiver());
         let mut reading = self.rng(23);
         let mut ready = Span(i64::MIN);
-        let records = arrivals.into_iter().map(|(at, d)| {
+        let records = arrivals.into_iter().map(|(at, d, class)| {
             let delay = receiver.reading.draw(&mut reading, on_path(at));
             let read = receiver.runs(at + delay).max(ready);
             ready = read + TIME_PER_PACKET;
@@ -252,9 +256,18 @@ impl Trial {
             record.set_receive_lag(lag);
             record.set_size(Some((d.bytes - HEADER_BYTES) as u16));
             record.set_ttl(Some(60));
+            if self.spec.marking.is_on() {
+                record.set_traffic_class(Some(class));
+            }
             record
         });
         records.collect()
+    }
+
+    /// Returns a packet as it enters the path.
+    fn packet(&self, d: &LeavingPacket) -> PathPacket {
+        let mark = self.spec.marking.of(d.seq.into());
+        PathPacket { bytes: d.bytes, traffic_class: self.spec.dscp.octet() | mark.bits() }
     }
 
     /// Returns the final arrival of a packet of a TCP stream. While the sender waits for a retransmission
@@ -289,38 +302,40 @@ impl Trial {
         let (near, far) = (&self.client, &self.server);
         let mut ways = Directions { stateful: answering.counts, ..Directions::default() };
         let mut lost = Vec::new();
-        let mut requests: Vec<(Span, LeavingPacket)> = Vec::new();
+        let mut requests: Vec<(Span, LeavingPacket, u8)> = Vec::new();
         let mut next = 0;
         for d in departures {
             lost.extend((next..d.seq).map(|seq| (seq, LossSide::Up)));
             next = d.seq + 1;
-            let delivered = up.pass_test(on_path(d.left), d.bytes, d.seq.into());
+            let delivered = up.pass_test(on_path(d.left), self.packet(d), d.seq.into());
             if delivered.is_empty() {
                 lost.push((d.seq, LossSide::Up));
             }
             ways.up_duplicates += delivered.len().saturating_sub(1) as u64;
-            requests.extend(delivered.iter().map(|t| (since(*t), *d)));
+            requests.extend(delivered.iter().map(|t| (since(*t), *d, delivered.traffic_class())));
         }
         lost.extend((next..self.spec.packets()).map(|seq| (seq, LossSide::Up)));
-        requests.sort_by_key(|(at, d)| (*at, d.seq));
+        requests.sort_by_key(|(at, d, _)| (*at, d.seq));
         let mut highest = None;
-        let mut answers: Vec<(Span, LeavingPacket, [WallTime; 2])> = Vec::new();
-        for (at, d) in requests {
+        let mut answers: Vec<(Span, LeavingPacket, [WallTime; 2], [u8; 2])> = Vec::new();
+        for (at, d, arrived_class) in requests {
             ways.up_reordered += u64::from(highest > Some(d.seq));
             highest = highest.max(Some(d.seq));
             let read = far.runs(at);
             let answered = read + answering.processing;
-            let delivered = down.pass_test(on_path(answered), d.bytes, d.seq.into());
+            // The answer has the mark of the request, as STAMP's class of service asks for.
+            let delivered = down.pass_test(on_path(answered), self.packet(&d), d.seq.into());
             if delivered.is_empty() {
                 lost.push((d.seq, LossSide::Down));
             }
             ways.down_duplicates += delivered.len().saturating_sub(1) as u64;
             let times = [at, answered].map(|t| far.stamp(self.epoch, t));
-            answers.extend(delivered.iter().map(|t| (since(*t), d, times)));
+            let classes = [arrived_class, delivered.traffic_class()];
+            answers.extend(delivered.iter().map(|t| (since(*t), d, times, classes)));
         }
-        answers.sort_by_key(|(at, d, _)| (*at, d.seq));
+        answers.sort_by_key(|(at, d, ..)| (*at, d.seq));
         let mut ready = Span(i64::MIN);
-        let records = answers.iter().map(|(at, d, [arrived, answered])| {
+        let records = answers.iter().map(|(at, d, [arrived, answered], [arrived_class, returned_class])| {
             let read = near.runs(*at).max(ready);
             ready = read + TIME_PER_PACKET;
             let mut record = PacketRecord::new(d.seq.into());
@@ -334,6 +349,11 @@ impl Trial {
             if answering.far_clock {
                 record.set(Moment::Arrived, Stamp { at: *arrived, source: far.stamps });
                 record.set(Moment::Answered, Stamp { at: *answered, source: far.stamps });
+            }
+            if answering.far_clock && self.spec.marking.is_on() {
+                record.set_request_mark(Some(Ecn::of_bits(*arrived_class)));
+                record.set_answer_mark(Some(self.spec.marking.of(d.seq.into())));
+                record.set_traffic_class(Some(*returned_class));
             }
             record.set_size(Some((d.bytes - HEADER_BYTES) as u16));
             record

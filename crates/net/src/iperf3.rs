@@ -2,7 +2,7 @@
 
 use crate::sockets;
 use crate::{clock, random, sys};
-use jitlat_core::{Direction, WallTime};
+use jitlat_core::{Direction, Ecn, WallTime};
 use jitlat_proto::iperf3::{self, Iperf3Client, Iperf3Error, Iperf3Event, Iperf3Params, ServerStream};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, Read, Write};
@@ -287,7 +287,7 @@ impl RunningLoad<'_> {
         let stopped = || self.end.load(Ordering::Acquire);
         let mut stream = sockets::connect_tcp(None, self.to, left, stopped)?;
         // A mark or priority that this system refuses does not prevent the load.
-        let _ = sockets::mark(&stream, self.params.dscp);
+        let _ = sockets::mark(&stream, self.params.dscp, Ecn::NotEct);
         let _ = sockets::prefer(&stream, self.priority);
         stream.write_all(&self.cookie)?;
         stream.set_nonblocking(true)?;

@@ -233,7 +233,7 @@ impl Probes {
         let sockets = match plan.transport {
             Transport::Udp => {
                 let socket = bound(plan, Type::DGRAM, Protocol::UDP)?;
-                notes.extend(sockets::mark(&socket, plan.dscp).err().map(|e| e.to_string()));
+                notes.extend(sockets::mark(&socket, plan.dscp, plan.mark).err().map(|e| e.to_string()));
                 port = socket.local_addr()?.as_socket().map_or(0, |a| a.port());
                 ProbeSockets::Udp(socket)
             }
@@ -252,7 +252,7 @@ impl Probes {
             ProbeSockets::Tcp(attempts) => {
                 let socket = bound(plan, Type::STREAM, Protocol::TCP)?;
                 // If marking fails, this was already reported for the first probe.
-                let _ = sockets::mark(&socket, plan.dscp);
+                let _ = sockets::mark(&socket, plan.dscp, plan.mark);
                 set_ttl(&socket, plan, due.ttl)?;
                 socket.set_nonblocking(true)?;
                 let port = socket.local_addr()?.as_socket().map_or(0, |a| a.port());

@@ -2,7 +2,7 @@
 
 use crate::privilege::{Capability, needs};
 use crate::resolve::{self, local_address};
-use jitlat_core::Dscp;
+use jitlat_core::{Dscp, Ecn, EcnMarking};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
@@ -308,27 +308,59 @@ pub(crate) fn observe(socket: &impl AsFd, v6: bool) {
     if v6 {
         let _ = setsockopt(socket, sockopt::Ipv6RecvTClass, &true);
         let _ = setsockopt(socket, sockopt::Ipv6RecvHopLimit, &true);
-    } else {
-        let _ = setsockopt(socket, sockopt::IpRecvTos, &true);
-        let _ = setsockopt(socket, sockopt::Ipv4RecvTtl, &true);
     }
+    // An IPv6 socket may have an IPv4 peer (v4-mapped address), about which only these options report.
+    let _ = setsockopt(socket, sockopt::IpRecvTos, &true);
+    let _ = setsockopt(socket, sockopt::Ipv4RecvTtl, &true);
 }
 
 /// Error: the system did not set the requested DSCP.
 #[derive(Debug, thiserror::Error)]
-#[error("DSCP {dscp} was not set: {}", .source.desc())]
+#[error("DSCP {dscp} and {mark} were not set: {}", .source.desc())]
 pub(crate) struct NotMarked {
     dscp: Dscp,
+    mark: Ecn,
     source: nix::Error,
 }
 
-/// Sets the DSCP of every packet sent on `socket`, UDP or TCP.
-pub(crate) fn mark(socket: &impl AsFd, dscp: Dscp) -> Result<(), NotMarked> {
-    let octet = i32::from(dscp.octet());
+/// Sets DSCP and mark of the packets that a socket sends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PacketMarker {
+    dscp: Dscp,
+    marking: EcnMarking,
+}
+
+impl PacketMarker {
+    pub(crate) fn new(dscp: Dscp, marking: EcnMarking) -> PacketMarker {
+        PacketMarker { dscp, marking }
+    }
+
+    /// Marks every packet that is sent after this call, before the first one.
+    pub(crate) fn begin(self, socket: &impl AsFd) -> Result<(), NotMarked> {
+        mark(socket, self.dscp, self.marking.of(0))
+    }
+
+    /// True if packets have different marks, so that [`PacketMarker::before`] must be called for each.
+    pub(crate) fn is_per_packet(self) -> bool {
+        self.marking.is_interleaved()
+    }
+
+    /// Sets the mark of packet `seq`, the next one that is sent.
+    pub(crate) fn before(self, socket: &impl AsFd, seq: u64) {
+        if self.is_per_packet() {
+            // A failure would have occurred for the first packet already.
+            let _ = mark(socket, self.dscp, self.marking.of(seq));
+        }
+    }
+}
+
+/// Sets DSCP and ECN field of every packet sent on `socket`, UDP or TCP. TCP negotiates ECN itself and ignores the field.
+pub(crate) fn mark(socket: &impl AsFd, dscp: Dscp, mark: Ecn) -> Result<(), NotMarked> {
+    let octet = i32::from(dscp.octet() | mark.bits());
     let v4 = setsockopt(socket, sockopt::Ipv4Tos, &octet);
     // An IPv6 socket has both options, an IPv4 socket only that of IPv4.
     let v6 = setsockopt(socket, sockopt::Ipv6TClass, &octet);
-    v6.or(v4).map_err(|source| NotMarked { dscp, source })
+    v6.or(v4).map_err(|source| NotMarked { dscp, mark, source })
 }
 
 /// Error: the system did not set the requested priority.

@@ -7,19 +7,20 @@ use jitlat_core::record::Moment;
 use jitlat_core::scalars::selectors;
 use jitlat_core::summary::Summary;
 use jitlat_core::twoway::{RecordView, TcpSample, lacks_delay, processing, project, round_trip};
-use jitlat_core::{PacketRecord, Session, StampSource};
+use jitlat_core::{EcnMarking, PacketRecord, Session, StampSource};
 use std::borrow::Cow;
 use std::io::{self, Write};
 
 /// Column names of [`PacketCsv`] for a one-way test.
 pub const PACKET_COLUMNS: &str = "rx_index,seq,class,tx_ns,rx_ns,latency_ns,latency_corrected_ns,pdv_ns,flags,\
                                   tx_stamp,rx_stamp,send_lag_ns,receive_lag_ns,ttl,dscp,ecn,bytes,\
-                                  local_queue_ns";
+                                  local_queue_ns,sent_ecn";
 
 /// Column names of [`PacketCsv`] for a two-way test.
 pub const TWO_WAY_COLUMNS: &str = "rx_index,seq,class,sent_ns,arrived_ns,answered_ns,returned_ns,round_trip_ns,\
                                    processing_ns,there_ns,back_ns,pdv_ns,flags,stamps,send_lag_ns,\
-                                   receive_lag_ns,ttl,dscp,ecn,bytes,local_queue_ns";
+                                   receive_lag_ns,ttl,dscp,ecn,bytes,local_queue_ns,sent_ecn,request_ecn,\
+                                   answer_ecn";
 
 /// Writes one line for each datagram received, in order of arrival. Unknown values are empty. Lost packets have no
 /// line.
@@ -27,6 +28,7 @@ pub struct PacketCsv<W: Write> {
     out: W,
     line: Vec<u8>,
     classifier: Classifier,
+    marking: EcnMarking,
     correction: Option<i64>,
     fastest: Option<i64>,
     rows: u64,
@@ -54,6 +56,7 @@ impl<W: Write> PacketCsv<W> {
             out,
             line: Vec::with_capacity(256),
             classifier: Classifier::new(u32::try_from(session.packets()).unwrap_or(u32::MAX)),
+            marking: session.spec.marking,
             correction: summary.clock.correction_ns,
             fastest: summary.latency.min,
             rows: 0,
@@ -113,6 +116,7 @@ impl<W: Write> PacketCsv<W> {
             }
         }
         header_fields(line, record);
+        field(line, sent_mark(self.marking, record));
         line.push(b'\n');
         self.rows += 1;
         self.out.write_all(line)
@@ -154,6 +158,10 @@ impl<W: Write> PacketCsv<W> {
             let _ = write!(line, "{letter}");
         }
         header_fields(line, record);
+        field(line, sent_mark(self.marking, record));
+        for mark in [record.request_mark(), record.answer_mark()] {
+            field(line, mark.map(|mark| mark.bits().into()));
+        }
         if self.tcp {
             for value in
                 [sample.map(|s| s.retransmissions), sample.map(|s| s.srtt_us), sample.map(|s| s.cwnd)]
@@ -165,6 +173,12 @@ impl<W: Write> PacketCsv<W> {
         self.rows += 1;
         self.out.write_all(line)
     }
+}
+
+/// Returns the mark with which the packet was sent; `None` unless the test sent marks.
+fn sent_mark(marking: EcnMarking, record: &PacketRecord) -> Option<i64> {
+    let seq = u64::try_from(record.seq).ok().filter(|_| marking.is_on())?;
+    Some(marking.of(seq).bits().into())
 }
 
 fn name(class: Class) -> &'static [u8] {
@@ -181,7 +195,7 @@ fn header_fields(line: &mut Vec<u8>, record: &PacketRecord) {
     field(line, record.receive_lag().map(|l| l.0));
     field(line, record.ttl().map(i64::from));
     field(line, record.dscp().map(i64::from));
-    field(line, record.ecn().map(i64::from));
+    field(line, record.ecn().map(|mark| mark.bits().into()));
     field(line, record.size().map(i64::from));
     let stamped = record.local_queue().filter(|(_, source)| *source == StampSource::Kernel);
     field(line, stamped.map(|(time, _)| time.0));

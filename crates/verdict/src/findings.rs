@@ -2,6 +2,7 @@
 
 use super::sentences::coincidence::finding;
 use super::sentences::findings::{self as sentences, ClassKind, LossDistribution};
+use super::marks;
 use super::severity::{of_missing, of_wait};
 use jitlat_core::answer::{CauseId, Coincidence, PacketEffect};
 use jitlat_core::answer::{Level, Verdict};
@@ -58,6 +59,7 @@ pub fn findings(s: &Summary) -> Vec<Verdict> {
     }
     found.extend(delay(s));
     found.extend(class(s));
+    found.extend(marks::conclusions(s));
     if let Some(answer) = &s.answer {
         let gravest = Level::from(answer.severity).max(Level::Note);
         found.iter_mut().for_each(|f| f.level = f.level.min(gravest));

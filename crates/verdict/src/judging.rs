@@ -8,7 +8,7 @@ use crate::sentences::headline::{RateReached, at_rate, rate_reached};
 use crate::sentences::profiles::{HOSTS_UNKNOWN, rate_not_reached};
 use crate::two_way::{RequestLosses, two_way};
 use crate::warnings::Notes;
-use crate::{accumulated, findings, outcome};
+use crate::{accumulated, findings, marks, outcome};
 use jitlat_core::answer::{Answer, Cause, CauseId, HostGrade, Severity};
 use jitlat_core::evidence::{
     Conclusion, Evidence, Judge, Judgement, SharedJudge, StretchFindings, StretchSeam, TwoWayEvidence,
@@ -104,15 +104,20 @@ impl Judge for PathJudge {
         let losses = summary.loss.events;
         summary.coincidences = judgement.iter().flat_map(|judged| judged.coincidences.clone()).collect();
         let flooded = !summary.expects_answers();
+        let by_marks = marks::causes(summary);
+        let with_marks = |mut judgement: Judgement| {
+            marks::add_causes(&mut judgement.answer, by_marks.clone());
+            judgement
+        };
         let mut answer = judgement.map(|judgement| match (far_report, both_ways) {
             _ if flooded => of_flood(judgement, session),
             (Some(report), _) => of_counts(summary.counts.sent, report.received),
             (None, Some(TwoWayEvidence { judgements, losses: lost })) => {
                 let runs = RequestLosses { runs: lost };
                 let ways = judgements.each_ref().map(|judged| judged.as_ref().map(|judged| &judged.answer));
-                into_answer(two_way(judgement, ways, &runs), session.ending, &losses)
+                into_answer(with_marks(two_way(judgement, ways, &runs)), session.ending, &losses)
             }
-            (None, None) => into_answer(judgement, session.ending, &losses),
+            (None, None) => into_answer(with_marks(judgement), session.ending, &losses),
         });
         let stretched = summary.schedule_error.as_ref().and_then(|error| error.stretched);
         if let Some((answer, stretched)) = answer.as_mut().zip(stretched) {

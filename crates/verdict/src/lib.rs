@@ -52,6 +52,7 @@ mod law;
 mod levels;
 pub mod load;
 mod losses;
+mod marks;
 mod opinion;
 mod outcome;
 mod path_or_clock;
@@ -72,7 +73,7 @@ mod two_way;
 mod wander;
 mod warnings;
 
-pub use causes::{CauseRule, RULES};
+pub use causes::{CauseRule, MARK_RULES, MarkRule, RULES};
 pub use findings::findings;
 pub use judging::{analyze, judge, judge_for, judge_with_hosts, options};
 pub use opinion::{Opinion, jitter_note};

@@ -153,7 +153,9 @@ impl Notes {
             self.warn("dscp_changed", text);
         }
         self.marks_of_requests(s);
-        if let Some(marked) = s.far_end.ecn.get(&CONGESTION_EXPERIENCED).filter(|n| **n > 0) {
+        // The verdict says more about packets that were sent with marks.
+        let unmarked = !session.spec.marking.is_on();
+        if let Some(marked) = s.far_end.ecn.get(&CONGESTION_EXPERIENCED).filter(|n| **n > 0 && unmarked) {
             let queue = s.answer.as_ref().is_some_and(|a| a.names(CauseId::Queue));
             let all = s.far_end.ecn.values().sum();
             self.warn("congestion_marked", sentences::congestion_marked(*marked, all, queue));
@@ -173,11 +175,14 @@ impl Notes {
             let all = t.request_dscp.values().sum();
             self.warn("request_dscp_changed", sentences::request_dscp_changed(asked, changed, all, mostly));
         }
+        if s.marks.is_some() {
+            return;
+        }
         let all = t.request_ecn.values().sum();
         if let Some(marked) = t.request_ecn.get(&CONGESTION_EXPERIENCED).filter(|n| **n > 0) {
             self.warn("request_congestion_marked", sentences::request_congestion_marked(*marked, all));
         }
-        // Requests are sent without ECN.
+        // These requests were sent without ECN.
         let capable: u64 = t.request_ecn.iter().filter(|(e, _)| matches!(e, 1 | 2)).map(|(_, n)| n).sum();
         if capable > 0 {
             self.warn("request_ecn_changed", sentences::request_ecn_changed(capable, all));

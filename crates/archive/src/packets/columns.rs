@@ -3,7 +3,7 @@
 use jitlat_core::record::Moment;
 use jitlat_core::time::StampSource;
 use jitlat_core::twoway::TcpSample;
-use jitlat_core::{Flags, PacketRecord, Span, Stamp, WallTime};
+use jitlat_core::{Ecn, Flags, PacketRecord, Span, Stamp, WallTime};
 use jitlat_store::log::LogRow;
 
 /// Storage type of a column.
@@ -56,9 +56,12 @@ impl PacketColumn {
 
 const MOMENTS: [Moment; 4] = [Moment::Sent, Moment::Arrived, Moment::Answered, Moment::Returned];
 
+/// Number of columns after `test_id` in files of the first version. Later columns may be missing.
+pub const MIN_COLUMNS: usize = 18;
+
 /// Columns after `test_id`. A column that depends on another column comes after it: sources after times, the queue
 /// after the lag.
-pub static COLUMNS: [PacketColumn; 18] = {
+pub static COLUMNS: [PacketColumn; 20] = {
     use Width::{Narrow, Short, Wide};
     [
         column("rx_index", Wide, |r| Some(r.index as i64), put_index).always(),
@@ -85,6 +88,8 @@ pub static COLUMNS: [PacketColumn; 18] = {
         column("tcp_srtt_us", Wide, |r| tcp(r, |t| t.srtt_us), |r, x| put_tcp(r, x, |t| &mut t.srtt_us)),
         column("tcp_cwnd", Wide, |r| tcp(r, |t| t.cwnd), |r, x| put_tcp(r, x, |t| &mut t.cwnd)).few(),
         column("tcp_mss", Wide, |r| tcp(r, |t| t.mss), |r, x| put_tcp(r, x, |t| &mut t.mss)).few(),
+        column("request_ecn", Short, |r| bits(r.record.request_mark()), put_request_mark).few(),
+        column("answer_ecn", Short, |r| bits(r.record.answer_mark()), put_answer_mark).few(),
     ]
 };
 
@@ -104,6 +109,25 @@ fn local_queue(row: &LogRow) -> Option<i64> {
 
 fn tcp(row: &LogRow, of: fn(&TcpSample) -> u32) -> Option<i64> {
     row.tcp.as_ref().map(|sample| of(sample).into())
+}
+
+fn bits(mark: Option<Ecn>) -> Option<i64> {
+    mark.map(|mark| mark.bits().into())
+}
+
+/// Converts the bits of a mark; `None` if they are not one.
+fn mark(x: i64) -> Option<Ecn> {
+    u8::try_from(x).ok().filter(|bits| *bits < 4).map(Ecn::of_bits)
+}
+
+fn put_request_mark(row: &mut LogRow, x: i64) -> Option<()> {
+    row.record.set_request_mark(Some(mark(x)?));
+    Some(())
+}
+
+fn put_answer_mark(row: &mut LogRow, x: i64) -> Option<()> {
+    row.record.set_answer_mark(Some(mark(x)?));
+    Some(())
 }
 
 fn put_index(row: &mut LogRow, x: i64) -> Option<()> {

@@ -125,6 +125,7 @@ pub(super) fn direction(
         dejitter: found.dejitter.filter(|_| complete),
         objectives: found.objectives.filter(|_| complete),
         qoo: None,
+        marks: found.marks,
         figures: found.figures,
         clock: if facts.far_clock { found.clock } else { ClockEstimate::default() },
         stamps: found.stamps,

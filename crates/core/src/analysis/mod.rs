@@ -30,7 +30,7 @@ use crate::summary::Summary;
 use engine::Engine;
 use found::Test;
 use std::sync::Arc;
-use twoway::{BothWays, VIEWS, of_view};
+use twoway::{BothWays, VIEWS, view};
 
 /// Minimum number of packets for using several threads; with fewer, starting a thread takes longer than it saves.
 const LARGE: u64 = 1 << 14;
@@ -115,10 +115,9 @@ impl Analyzer {
     /// Starts the analysis of the stream that `session` describes. Facts that are not known yet (probes, the end) may
     /// be added to the session that is passed to [`Analyzer::finish`].
     pub fn new(session: &Session, options: &Options) -> Analyzer {
-        let view = |session: Session| Engine::new(Arc::new(session), options);
         let views = match &session.two_way {
-            Some(_) => VIEWS.map(|of| view(of_view(session, of))).into(),
-            None => vec![view(session.clone())],
+            Some(_) => VIEWS.map(|of| view(session, of, options)).into(),
+            None => vec![Engine::new(Arc::new(session.clone()), options)],
         };
         let both_ways = session.two_way.as_ref().map(|facts| Box::new(BothWays::new(session, facts)));
         Analyzer { options: options.clone(), views, both_ways }

@@ -1,7 +1,9 @@
 //! Counts that are updated row by row: traffic classes, sources of stamps, IP headers.
 
 use super::plain::Plain;
+use crate::ecn::EcnMarking;
 use crate::metrics::local_queue::{LocalQueue, LocalQueueTimes};
+use crate::metrics::marks::SentAndReceived;
 use crate::record::{Moment, PacketRecord};
 use crate::session::Session;
 use crate::summary::{Coverage, ReceivedHeaders, StampCounts};
@@ -17,6 +19,9 @@ pub struct Tally {
     payload: u16,
     #[serde(skip)]
     longest_wait: i64,
+    /// Marks with which the packets were sent; `None` if only the records of single packets have them.
+    #[serde(skip)]
+    marking: Option<EcnMarking>,
     first_arrival: Option<i64>,
     last_arrival: Option<i64>,
     /// Number of rows whose receive time is before that of the previous row.
@@ -32,6 +37,8 @@ pub struct Tally {
     receive_lag: Lag,
     #[serde(default)]
     local_queue: LocalQueueTimes,
+    #[serde(default)]
+    marks: SentAndReceived,
     /// Sequence numbers of accepted packets that waited more than half a period in the receiving host, not counting the
     /// receiver's deliberate pause.
     pub waited: Vec<u32>,
@@ -90,7 +97,7 @@ impl Tally {
         let spec = &session.spec;
         let longest =
             session.period().map_or(i64::MAX, |period| (period.0 / 2).saturating_add(spec.read_pause().0));
-        Tally::new(spec.payload(), longest)
+        Tally { marking: Some(spec.marking), ..Tally::new(spec.payload(), longest) }
     }
 
     /// Creates a tally for packets of `payload` bytes. It lists packets that waited in the receiving host
@@ -99,6 +106,7 @@ impl Tally {
         Tally {
             payload,
             longest_wait,
+            marking: Some(EcnMarking::Off),
             first_arrival: None,
             last_arrival: None,
             rx_time_regressions: 0,
@@ -110,13 +118,20 @@ impl Tally {
             send_lag: Lag::default(),
             receive_lag: Lag::default(),
             local_queue: LocalQueueTimes::default(),
+            marks: SentAndReceived::default(),
             waited: Vec::new(),
         }
     }
 
     /// Returns an empty tally for the same test.
     pub fn emptied(&self) -> Tally {
-        Tally::new(self.payload, self.longest_wait)
+        Tally { marking: self.marking, ..Tally::new(self.payload, self.longest_wait) }
+    }
+
+    /// Uses only the marks in the records of single packets, because the packets of this view were not sent as the test
+    /// specifies.
+    pub fn take_reported_marks(&mut self) {
+        self.marking = None;
     }
 
     /// Converts stored counts to a tally of this test; `None` if they exceed `rows` in total.
@@ -126,8 +141,10 @@ impl Tally {
         let within = counts.chain(&lags).chain([&read.odd_sizes, &read.rx_time_regressions]);
         let possible = within.copied().all(|count| count <= rows)
             && read.local_queue.is_possible(rows)
+            && read.marks.is_possible(rows)
             && read.waited.len() as u64 <= rows;
-        possible.then_some(Tally { payload: self.payload, longest_wait: self.longest_wait, ..read })
+        let Tally { payload, longest_wait, marking, .. } = *self;
+        possible.then_some(Tally { payload, longest_wait, marking, ..read })
     }
 
     /// Returns the tally with `by` ns added to its arrival times and `numbers` to its sequence numbers.
@@ -155,10 +172,24 @@ impl Tally {
         if let Some(class) = record.traffic_class() {
             self.classes[usize::from(class)] += 1;
         }
+        self.mark(record);
         if let Some(ttl) = record.ttl() {
             self.ttls[usize::from(ttl)] += 1;
         }
         self.odd_sizes += u64::from(record.size().is_some_and(|s| s != self.payload));
+    }
+
+    /// Counts the marks of a row.
+    #[inline]
+    fn mark(&mut self, record: &PacketRecord) {
+        let sent = match self.marking {
+            Some(EcnMarking::Off) => return,
+            Some(marking) => u64::try_from(record.seq).ok().map(|seq| marking.of(seq)),
+            None => record.answer_mark(),
+        };
+        if let (Some(sent), Some(received)) = (sent, record.ecn()) {
+            self.marks.add(sent, received, record.delay());
+        }
     }
 
     /// Counts the lags of a row.
@@ -182,6 +213,9 @@ impl Tally {
         self.row(first);
         if packets.lags {
             others.iter().for_each(|row| self.lags(row));
+        }
+        if self.marking != Some(EcnMarking::Off) {
+            others.iter().for_each(|row| self.mark(row));
         }
         let times = others.len() as u64;
         let mut last = self.last_arrival;
@@ -226,6 +260,7 @@ impl Tally {
         self.send_lag.append(next.send_lag);
         self.receive_lag.append(next.receive_lag);
         self.local_queue.merge(&next.local_queue);
+        self.marks.merge(&next.marks);
         self.waited.extend(next.waited.into_iter().filter(|seq| new(*seq)));
     }
 
@@ -247,6 +282,11 @@ impl Tally {
     /// Returns the time spent in the queue of the sending host's interface; `None` if it is unknown.
     pub fn local_queue(&self) -> Option<LocalQueue> {
         self.local_queue.figures()
+    }
+
+    /// Returns the numbers of rows by the mark as sent and the mark as received, and the delays of marked packets.
+    pub fn marks(&self) -> &SentAndReceived {
+        &self.marks
     }
 
     /// Returns the number of rows per source of the arrival stamp.

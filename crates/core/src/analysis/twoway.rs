@@ -20,6 +20,7 @@ use crate::twoway::{
 };
 use crate::units::eng4;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// Number of equal parts into which a test is divided. The fastest exchange of each part is used to estimate
 /// the clocks.
@@ -203,6 +204,9 @@ impl BothWays {
             };
             let ((up, up_judgement), (down, down_judgement)) =
                 (analysis.of(up, RecordView::Up).unzip(), analysis.of(down, RecordView::Down).unzip());
+            let slowed = facts.marked_slowdown.map_or(0, |slowdown| slowdown.requests);
+            let shifts = (session.schedule_shifts.len() as u64).saturating_sub(slowed);
+            let longest_shift = session.schedule_shifts.iter().map(|shift| shift.by.0).max();
             let figures = TwoWayFigures {
                 sending: if facts.wait.is_some() { SendingMode::StopAndWait } else { SendingMode::OpenLoop },
                 wait_ns: facts.wait.map(|w| w.0),
@@ -220,8 +224,9 @@ impl BothWays {
                 not_answers: facts.not_answers,
                 unsent: session.unsent,
                 skipped: facts.skipped,
-                schedule_shifts: session.schedule_shifts.len() as u64,
-                schedule_shift_max_ns: session.schedule_shifts.iter().map(|shift| shift.by.0).max(),
+                marked_slowdown: facts.marked_slowdown,
+                schedule_shifts: shifts,
+                schedule_shift_max_ns: longest_shift.filter(|_| shifts > 0),
                 far_report: facts.far_report,
                 tcp: facts.tcp,
                 remarks: facts.remarks.clone(),
@@ -364,6 +369,16 @@ impl DirectionAnalysis<'_> {
         });
         Some(direction)
     }
+}
+
+/// Starts the analysis of one view of the two-way test in `session`.
+pub(super) fn view(session: &Session, view: RecordView, options: &Options) -> Engine {
+    let mut engine = Engine::new(Arc::new(of_view(session, view)), options);
+    if view != RecordView::Up {
+        // The far host chooses the marks of its answers.
+        engine.tally.take_reported_marks();
+    }
+    engine
 }
 
 /// Returns the session of a one-way test that corresponds to one view of the two-way test in `session`.

@@ -250,6 +250,18 @@ pub enum CauseId {
     IncompleteLog,
     /// The clock of a capture was set while it recorded.
     CaptureClock,
+    /// Marks (ECN) of packets were removed on the path.
+    EcnBleached,
+    /// Marks of packets were changed on the path in a way that no rule permits.
+    EcnRemarked,
+    /// Packets that were sent with CE arrived without it.
+    CeErased,
+    /// More packets with a mark were lost than packets without.
+    EctDropped,
+    /// A queue, or something else on the path, marked packets with CE.
+    EcnMarked,
+    /// Packets for the low-latency queue of L4S were faster than others.
+    DualQueue,
 }
 
 /// Property of a TCP connection that limits how much the connection sends.
@@ -315,7 +327,7 @@ impl Answer {
 
 impl CauseId {
     /// All kinds of cause.
-    pub const ALL: [CauseId; 19] = [
+    pub const ALL: [CauseId; 25] = [
         CauseId::Outage,
         CauseId::Queue,
         CauseId::RandomLoss,
@@ -335,6 +347,12 @@ impl CauseId {
         CauseId::SendFailure,
         CauseId::IncompleteLog,
         CauseId::CaptureClock,
+        CauseId::EcnBleached,
+        CauseId::EcnRemarked,
+        CauseId::CeErased,
+        CauseId::EctDropped,
+        CauseId::EcnMarked,
+        CauseId::DualQueue,
     ];
 
     /// Returns the name that all outputs use.
@@ -359,6 +377,12 @@ impl CauseId {
             CauseId::SendFailure => "send-failure",
             CauseId::IncompleteLog => "incomplete-log",
             CauseId::CaptureClock => "capture-clock",
+            CauseId::EcnBleached => "ecn-bleached",
+            CauseId::EcnRemarked => "ecn-remarked",
+            CauseId::CeErased => "ce-erased",
+            CauseId::EctDropped => "ect-dropped",
+            CauseId::EcnMarked => "ecn-marked",
+            CauseId::DualQueue => "dual-queue",
         }
     }
 }
@@ -377,7 +401,13 @@ impl CauseId {
             | CauseId::RouteChange
             | CauseId::Duplication
             | CauseId::SizeDependent
-            | CauseId::Mtu => Fault::Path,
+            | CauseId::Mtu
+            | CauseId::EcnBleached
+            | CauseId::EcnRemarked
+            | CauseId::CeErased
+            | CauseId::EctDropped
+            | CauseId::EcnMarked
+            | CauseId::DualQueue => Fault::Path,
             CauseId::SenderStall | CauseId::LocalQueue | CauseId::SendFailure => Fault::Sender,
             CauseId::ReceiverStall => Fault::Receiver,
             CauseId::ClockStep | CauseId::ClockSkew => Fault::Clock,

@@ -30,6 +30,7 @@ mod listed;
 pub mod local_queue;
 pub mod loss;
 pub mod mapdv2;
+pub mod marks;
 pub(crate) mod metric;
 pub mod moments;
 pub mod objectives;

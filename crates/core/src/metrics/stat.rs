@@ -148,6 +148,19 @@ fn beta_fraction(x: f64, a: f64, b: f64) -> f64 {
     product
 }
 
+/// Returns the one-sided p-value of Fisher's exact test: the probability that, of `a + b` hits among `n + m` draws, at least
+/// `a` are among the first `n`, if hits are equally likely among all. `a` ≤ `n`, `b` ≤ `m`.
+pub fn fisher_greater([a, n]: [u64; 2], [b, m]: [u64; 2]) -> f64 {
+    let choose = |n: u64, k: u64| {
+        let ln = |x: u64| libm::lgamma(x as f64 + 1.0);
+        ln(n) - ln(k) - ln(n - k)
+    };
+    let hits = a + b;
+    let all = choose(n + m, hits);
+    let most = n.min(hits);
+    (a..=most).map(|k| (choose(n, k) + choose(m, hits - k) - all).exp()).sum::<f64>().min(1.0)
+}
+
 /// Returns the quantile of the beta distribution with the parameters `a` and `b`, both positive.
 pub fn quantile_of_beta(p: f64, a: f64, b: f64) -> f64 {
     bisect(0.0, 1.0, |x| beta_below(x, a, b) < p)
@@ -252,6 +265,15 @@ impl CountTree {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fishers_test_of_known_tables() {
+        // The tea-tasting experiment: all 4 right is 1/70, at least 3 right is 17/70.
+        assert!((fisher_greater([4, 4], [0, 4]) - 1.0 / 70.0).abs() < 1e-12);
+        assert!((fisher_greater([3, 4], [1, 4]) - 17.0 / 70.0).abs() < 1e-12);
+        assert!((fisher_greater([0, 10], [5, 10]) - 1.0).abs() < 1e-9);
+        assert!(fisher_greater([200, 200], [0, 200]) < 1e-100);
+    }
 
     #[test]
     fn wilson_intervals() {

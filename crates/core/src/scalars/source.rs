@@ -3,8 +3,8 @@
 use crate::metrics::qoo::QualityOfOutcome;
 use crate::spec::Direction;
 use crate::summary::{
-    ClockEstimate, Corrected, Dejitter, Distribution, Ipdv, Loss, Rfc3550, SkewHull, StampCounts, Summary,
-    Y1541,
+    ClockEstimate, Corrected, Dejitter, Distribution, Ipdv, Loss, MarkFigures, Rfc3550, SkewHull, StampCounts,
+    Summary, Y1541,
 };
 use crate::twoway::{DirectionResult, TwoWayFigures};
 use std::collections::BTreeMap;
@@ -101,6 +101,14 @@ impl<'a> ScalarSource<'a> {
         match *self {
             ScalarSource::Test(summary) => summary.answer.as_ref()?.qoo.as_ref(),
             ScalarSource::Direction(one) => one.qoo.as_ref(),
+        }
+    }
+
+    /// Returns the marks of the packets; `None` unless they were sent with marks.
+    pub fn marks(&self) -> Option<&'a MarkFigures> {
+        match *self {
+            ScalarSource::Test(summary) => summary.marks.as_deref(),
+            ScalarSource::Direction(one) => one.marks.as_deref(),
         }
     }
 

@@ -47,8 +47,23 @@ pub struct TwoWay {
     /// Number of scheduled requests that were never sent because this host was too late for them.
     #[serde(default)]
     pub skipped: u64,
+    /// Response of this host's sender to CE; `None` if it did not slow down.
+    #[serde(default)]
+    pub marked_slowdown: Option<MarkedSlowdown>,
     /// Remarks by the protocol, as sentences.
     pub remarks: Vec<String>,
+}
+
+/// Response of a sender of marked requests to CE: it doubles the time between requests once per round trip.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct MarkedSlowdown {
+    /// Number of times that the time was increased.
+    pub rounds: u64,
+    /// Number of requests that were postponed.
+    pub requests: u64,
+    /// Last time between requests.
+    pub period: Span,
 }
 
 impl TwoWay {

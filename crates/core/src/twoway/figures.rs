@@ -1,11 +1,11 @@
 //! [`TwoWayFigures`]: results of a two-way test other than its round trips.
 
 use super::facts::{answers_expected, fallback};
-use super::{Directions, FarReport, NotAnswers, TcpStats};
+use super::{Directions, FarReport, MarkedSlowdown, NotAnswers, TcpStats};
 use crate::answer::JitterWithoutStep;
 use crate::metrics::qoo::QualityOfOutcome;
 use crate::summary::{
-    ClockEstimate, Corrected, Dejitter, Distribution, Ipdv, Loss, Rfc3550, SkewHull, StampCounts, Trend,
+    ClockEstimate, Corrected, Dejitter, Distribution, Ipdv, Loss, MarkFigures, Rfc3550, SkewHull, StampCounts, Trend,
     Y1541,
 };
 use serde::{Deserialize, Serialize};
@@ -55,6 +55,9 @@ pub struct TwoWayFigures {
     pub unsent: u64,
     /// Number of scheduled requests that were never sent because this host was too late for them.
     pub skipped: u64,
+    /// Response of this host's sender to CE; `None` if it did not slow down.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub marked_slowdown: Option<MarkedSlowdown>,
     /// Number of times that the schedule was shifted after a stall of this host.
     pub schedule_shifts: u64,
     /// Largest shift, in ns; `None` if the schedule was not shifted.
@@ -160,6 +163,9 @@ pub struct DirectionResult {
     /// Quality of Outcome for each profile; `None` without a [judge](crate::evidence::Judge).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub qoo: Option<QualityOfOutcome>,
+    /// Marks (ECN) of the packets in this direction; `None` unless the requests were sent with `--ecn`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub marks: Option<Box<MarkFigures>>,
     /// Values of metrics that have no field of their own, by key; `None` if undefined.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<String, Option<f64>>,

@@ -7,7 +7,7 @@ mod figures;
 mod view;
 
 pub use facts::{
-    Directions, FarReport, HTTP_REQUESTS, LossRun, LossSide, NotAnswers, ScheduleShift, TcpSample, TcpStats,
+    Directions, FarReport, HTTP_REQUESTS, LossRun, LossSide, MarkedSlowdown, NotAnswers, ScheduleShift, TcpSample, TcpStats,
     TwoWay,
 };
 pub use figures::{DirectionResult, Processing, SendingMode, TwoWayFigures};

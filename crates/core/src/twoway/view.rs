@@ -1,5 +1,6 @@
 //! [`project`]: converts a two-way record to a one-way record.
 
+use crate::ecn::Ecn;
 use crate::record::{Moment, PacketRecord};
 use crate::time::{Span, Stamp};
 
@@ -63,12 +64,15 @@ pub fn project(record: &PacketRecord, view: RecordView) -> Option<PacketRecord> 
         // A far host that answers very late read the request late: it stalled.
         let held = processing(record).filter(|held| held.0 >= LATE_ANSWER_NS);
         seen.set_receive_lag(held);
+        // Only the ECN bits of this octet are known.
+        seen.set_traffic_class(record.request_mark().map(Ecn::bits));
     }
     if view != RecordView::Up {
         seen.set_receive_lag(record.receive_lag());
         seen.set_size(record.size());
         seen.set_ttl(record.ttl());
         seen.set_traffic_class(record.traffic_class());
+        seen.set_answer_mark(record.answer_mark());
     }
     Some(seen)
 }

@@ -20,7 +20,7 @@ use jitlat_core::observer::{Event, Observer, StreamProgress};
 use jitlat_core::session::{Ending, Session, SizeLimit};
 use jitlat_core::spec::{Dscp, HEADER_LEN, MAX_PAYLOAD};
 use jitlat_core::summary::Summary;
-use jitlat_core::{Direction, Schedule, Span, TestSpec};
+use jitlat_core::{Direction, EcnMarking, Schedule, Span, TestSpec, Transport};
 use jitlat_net::client::AddressFamily;
 use jitlat_net::interface::{InterfaceWatch, WatchSettings};
 use jitlat_net::pace::{PaceMode, Pacing};
@@ -59,6 +59,8 @@ pub struct Ping {
     pub overdue: Overdue,
     /// DSCP of the requests.
     pub dscp: Dscp,
+    /// Marks (ECN fields) of the requests.
+    pub marking: EcnMarking,
     /// Priority of the packets on this host (`SO_PRIORITY`); `None`: the system's default.
     pub priority: Option<u32>,
     /// Source port of UDP requests; 0 = the system chooses.
@@ -118,6 +120,7 @@ impl Ping {
             timeout: Span::seconds(2),
             overdue: Overdue::Space,
             dscp: Dscp::default(),
+            marking: EcnMarking::Off,
             priority: None,
             src_port: 0,
             family: None,
@@ -156,7 +159,13 @@ impl Ping {
         let period = if self.wait.is_some() { Span(1) } else { self.period };
         let transport = self.client.protocol().transport;
         let mut spec = TestSpec::new(Direction::Up, transport, self.packets, size, period, self.schedule)?;
-        spec.dscp = self.dscp;
+        (spec.dscp, spec.marking) = (self.dscp, self.marking);
+        if self.marking.is_on() && transport == Transport::Tcp {
+            let name = self.client.protocol().name;
+            return Err(Error::Settings(format!(
+                "--ecn marks datagrams, but {name} uses TCP, which negotiates ECN itself: choose another --proto, such as stamp"
+            )));
+        }
         Ok(PingPlan { spec, wait: self.wait, timeout: self.timeout, overdue: self.overdue })
     }
 
@@ -301,6 +310,7 @@ impl Ping {
                 port: self.src_port,
                 interface: self.interface.clone(),
                 dscp: self.dscp,
+                ecn: self.marking,
                 priority: self.priority,
                 ttl: Some(255),
                 broadcast: false,

@@ -112,6 +112,7 @@ impl<'a> PingTest<'a> {
         facts.directions = Some(directions).filter(|d| d.stateful);
         facts.losses = losses;
         facts.skipped = outcome.skipped;
+        facts.marked_slowdown = outcome.slowdown;
         // ICMP errors at the end of the test are the reason for its end, which is reported separately.
         let refused = if ending == Ending::PeerLost { 0 } else { refused };
         facts.not_answers = NotAnswers { refused, prohibited, ..outcome.not_answers };

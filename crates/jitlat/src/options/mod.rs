@@ -4,6 +4,7 @@
 pub mod analysis;
 pub mod check;
 pub mod condition;
+pub mod ecn;
 pub mod late;
 pub mod live;
 pub mod load;

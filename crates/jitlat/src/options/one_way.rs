@@ -1,5 +1,6 @@
 //! Options of a one-way test: its stream and its hosts.
 
+use super::ecn::{EcnArg, EcnArgs};
 use super::load::LoadArgs;
 use super::log::LogArgs;
 use super::one_way_protocol::OneWayProtocolArgs;
@@ -76,6 +77,14 @@ impl OneWayArgs {
             && self.capture.is_some()
         {
             bail!("--capture explains the delays of TCP: leave it out with --proto {name}");
+        }
+        if self.stream.marks.ecn != EcnArg::Off {
+            if link.classic {
+                bail!("--ecn needs version 3: classic results contain no marks; leave out --classic");
+            }
+            if let Some(name) = self.protocol.foreign() {
+                bail!("--ecn: {name} does not report with which marks packets arrive; leave out --proto {name}");
+            }
         }
         let own_port = port.filter(|_| self.protocol.foreign().is_none());
         if let (Some(port), Some(_)) = (own_port, link.control_port) {
@@ -170,6 +179,8 @@ pub struct StreamArgs {
     /// DSCP of the packets: 0 to 63, or a name (EF, AF41, CS1, LE)
     #[arg(short = 'D', long, value_name = "DSCP", default_value = "0")]
     pub dscp: Dscp,
+    #[command(flatten)]
+    pub marks: EcnArgs,
     /// Source port of the test stream; 0: the sender's system chooses
     #[arg(short = 's', long, value_name = "PORT", default_value_t = 0)]
     pub src_port: u16,
@@ -182,7 +193,7 @@ pub struct StreamArgs {
     /// Packets per burst of --schedule burst [default: 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub burst: Option<u32>,
-    /// Seed of the Poisson schedule (default: random, and printed)
+    /// Seed of --schedule poisson and --ecn both (default: random, and printed)
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 }
@@ -211,8 +222,9 @@ impl StreamArgs {
             Some(d) => (d.0 as u64).div_ceil(period.0.max(1) as u64),
             None => self.packets,
         };
-        if self.seed.is_some() && self.schedule != ScheduleLaw::Poisson {
-            return Err("--seed is for --schedule poisson: leave it out".to_owned());
+        let is_random = self.schedule == ScheduleLaw::Poisson || self.marks.ecn == EcnArg::Both;
+        if self.seed.is_some() && !is_random {
+            return Err("--seed is for --schedule poisson and --ecn both: leave it out".to_owned());
         }
         if self.burst.is_some() && self.schedule != ScheduleLaw::Burst {
             return Err("--burst is for --schedule burst: leave it out".to_owned());
@@ -227,6 +239,10 @@ impl StreamArgs {
         let spec = TestSpec::new(direction, transport, packets, self.payload, period, schedule);
         let mut spec = spec.map_err(|e: SpecError| e.to_string())?;
         spec.dscp = self.dscp;
+        if let Some(why) = self.marks.refusal(&spec) {
+            return Err(why);
+        }
+        spec.marking = self.marks.marking(self.seed.unwrap_or(fresh_seed));
         spec.src_port = self.src_port;
         spec.dst_port = self.dst_port.unwrap_or(TEST_PORT);
         Ok(if self.both { vec![spec.clone(), spec.reversed()] } else { vec![spec] })

@@ -1,6 +1,7 @@
 //! Options of a two-way test.
 
 use super::check::CheckArgs;
+use super::ecn::EcnArgs;
 use super::late::LateArgs;
 use super::live::LiveArgs;
 use super::load::LoadArgs;
@@ -98,6 +99,8 @@ pub struct PingArgs {
     /// DSCP of the requests: 0 to 63, or a name (EF, AF41, CS1, LE)
     #[arg(short = 'D', long, value_name = "DSCP", default_value = "0")]
     pub dscp: Dscp,
+    #[command(flatten)]
+    pub marks: EcnArgs,
     #[command(flatten)]
     pub priority: PriorityArgs,
     /// Source port of UDP requests; 0: the system chooses
@@ -288,6 +291,7 @@ impl PingArgs {
         let mut seed = [0; 8];
         random::fill(&mut seed).context("drawing a seed from the system's random numbers")?;
         ping.schedule = self.schedule.with_seed(u64::from_be_bytes(seed));
+        ping.marking = self.marks.marking(u64::from_be_bytes(seed));
         ping.plan()?;
         Ok(ping)
     }

@@ -31,6 +31,7 @@ use tracing::{error, warn};
 pub fn rows(ping: &Ping) -> RowKind {
     match ping.client.protocol().transport {
         Transport::Tcp => RowKind::TwoWayTcp,
+        Transport::Udp if ping.marking.is_on() => RowKind::TwoWayMarked,
         Transport::Udp => RowKind::TwoWay,
     }
 }

@@ -20,7 +20,7 @@ pub use relay::{Forward, Relay, RelayConfig, RelayError};
 pub use tun::{Tun, TunConfig, TunEnd, TunError};
 
 use jitlat_core::time::SteadyTime;
-use jitlat_impair::{Deliveries, Impairment, PathTally};
+use jitlat_impair::{Deliveries, Impairment, PathPacket, PathTally};
 
 /// Numbering of test packets, to which patterns of loss, duplication and reordering refer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,12 +34,18 @@ pub enum Numbering {
 }
 
 impl Numbering {
-    /// Returns the delivery times of a datagram with this payload; `bytes` is its length as an IP packet.
-    fn pass(self, path: &mut Impairment, now: SteadyTime, bytes: usize, payload: &[u8]) -> Deliveries {
+    /// Returns the deliveries of a datagram with this payload; `packet` is the IP packet.
+    fn pass(
+        self,
+        path: &mut Impairment,
+        now: SteadyTime,
+        packet: PathPacket,
+        payload: &[u8],
+    ) -> Deliveries {
         match (self, sequence(payload)) {
-            (Numbering::Arrival, _) => path.pass(now, bytes),
-            (Numbering::Sequence, Some(n)) => path.pass_test(now, bytes, n),
-            (Numbering::Sequence, None) => path.pass_other(now, bytes),
+            (Numbering::Arrival, _) => path.pass(now, packet),
+            (Numbering::Sequence, Some(n)) => path.pass_test(now, packet, n),
+            (Numbering::Sequence, None) => path.pass_other(now, packet),
         }
     }
 }

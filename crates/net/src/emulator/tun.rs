@@ -9,7 +9,7 @@ use super::line::{self, DelayLine};
 use super::{EmulatorReport, Numbering, ip};
 use crate::sys;
 use jitlat_core::time::SteadyTime;
-use jitlat_impair::{Deliveries, Impairment, Scenario};
+use jitlat_impair::{Deliveries, Impairment, PathPacket, Scenario};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags};
 use nix::sched::{CloneFlags, setns};
@@ -210,9 +210,11 @@ impl TunWorker {
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return true,
                 Err(_) => return false,
             };
-            let deliveries = self.pass(from, line::now(), packet);
-            if let (Some(_), Some(class)) = (self.paths[from].config().remark, ip::traffic_class(packet)) {
-                ip::set_traffic_class(packet, self.paths[from].config().traffic_class(class));
+            let class = ip::traffic_class(packet);
+            let entering = PathPacket { bytes: packet.len(), traffic_class: class.unwrap_or(0) };
+            let deliveries = self.pass(from, line::now(), entering, packet);
+            if class.is_some_and(|class| class != deliveries.traffic_class()) {
+                ip::set_traffic_class(packet, deliveries.traffic_class());
             }
             for &at in deliveries.iter() {
                 self.line.push(at, packet.len(), (1 - from, packet.to_vec()));
@@ -221,18 +223,18 @@ impl TunWorker {
         true
     }
 
-    fn pass(&mut self, from: usize, now: SteadyTime, packet: &[u8]) -> Deliveries {
+    fn pass(&mut self, from: usize, now: SteadyTime, entering: PathPacket, packet: &[u8]) -> Deliveries {
         let path = &mut self.paths[from];
         match ip::parse_udp(packet) {
             Some((src, dst, payload))
                 if self.ports.is_empty() || [src, dst].iter().any(|p| self.ports.contains(p)) =>
             {
-                self.numbering.pass(path, now, packet.len(), payload)
+                self.numbering.pass(path, now, entering, payload)
             }
             _ if self.numbering == Numbering::Arrival && self.ports.is_empty() => {
-                path.pass(now, packet.len())
+                path.pass(now, entering)
             }
-            _ => path.pass_other(now, packet.len()),
+            _ => path.pass_other(now, entering),
         }
     }
 }

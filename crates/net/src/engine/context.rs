@@ -8,6 +8,7 @@ use crate::launch::LaunchHost;
 use crate::pace::SendSettings;
 use crate::ring;
 use crate::wake::Waker;
+use crate::sockets::PacketMarker;
 use jitlat_core::spec::TEST_PORT;
 use jitlat_core::{PacketRecord, Span};
 use jitlat_proto::jitlat::flow::{FlowReport, Meeting, Opening};
@@ -80,7 +81,12 @@ pub(super) struct Context {
 impl Context {
     /// Returns the marks of the packets that the flow sends from this host.
     pub(super) fn marks(&self) -> Marks {
-        Marks { dscp: self.opening.spec.dscp, priority: self.settings.sending.priority }
+        Marks { marker: self.marker(), priority: self.settings.sending.priority }
+    }
+
+    /// Returns the setter of DSCP and ECN fields.
+    pub(super) fn marker(&self) -> PacketMarker {
+        PacketMarker::new(self.opening.spec.dscp, self.opening.spec.marking)
     }
 
     /// Returns the local address for the flow's socket. If client and server run on the same host, a receiving client

@@ -228,7 +228,13 @@ fn send_all(
         for ((packet, header), due) in packets.iter_mut().zip(&headers).zip(rest) {
             *packet = [IoSlice::new(header), IoSlice::new(padding.of(due.seq))];
         }
-        match hand_over.send(&packets[..rest.len()], rest[0].at) {
+        // Marks that differ are set on the socket, so that each packet needs a call of its own.
+        let marker = context.marker();
+        let together = if marker.is_per_packet() { 1 } else { rest.len() };
+        if let Ok(seq) = u64::try_from(rest[0].seq) {
+            marker.before(socket, seq);
+        }
+        match hand_over.send(&packets[..together], rest[0].at) {
             Ok(sent) => {
                 for due in &rest[..sent.min(rest.len())] {
                     if !due.is_sentinel() {

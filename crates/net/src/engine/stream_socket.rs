@@ -1,8 +1,7 @@
 //! Sockets of test streams: their options, and non-blocking writes.
 
-use crate::sockets::{enlarge, mark, observe, prefer};
+use crate::sockets::{PacketMarker, enlarge, observe, prefer};
 use crate::stamp::{self, StampMode, StampedPackets};
-use jitlat_core::Dscp;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{setsockopt, sockopt};
 use std::io::{self, IoSlice, Write};
@@ -16,8 +15,8 @@ const MAX_WAIT: Duration = Duration::from_millis(50);
 /// Marks of a sender's packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Marks {
-    /// DSCP of the packets.
-    pub dscp: Dscp,
+    /// DSCP and ECN fields of the packets.
+    pub marker: PacketMarker,
     /// Priority on this host (`SO_PRIORITY`); `None`: the system's default.
     pub priority: Option<u32>,
 }
@@ -25,7 +24,7 @@ pub(crate) struct Marks {
 impl Marks {
     /// Sets the marks on `socket`; returns notes about marks that could not be set.
     fn set(self, socket: &impl AsFd) -> Vec<String> {
-        let marked = mark(socket, self.dscp).err().map(|e| e.to_string());
+        let marked = self.marker.begin(socket).err().map(|e| e.to_string());
         let preferred = prefer(socket, self.priority).err().map(|e| e.to_string());
         marked.into_iter().chain(preferred).collect()
     }

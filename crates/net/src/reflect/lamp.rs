@@ -7,7 +7,7 @@ use crate::clock;
 use crate::cmsg::LocalAddress;
 use crate::random;
 use jitlat_core::prefix::Prefix;
-use jitlat_core::{StampSource, WallTime};
+use jitlat_core::{Ecn, StampSource, WallTime};
 use jitlat_proto::lamp::{self, LampFollowUp, LampHeader, LampReaction, ServerRules};
 use jitlat_proto::policy::{self, Service, TableGrant};
 use std::io;
@@ -111,7 +111,7 @@ fn serve(
                         let (to, arrived, answered) = (arrival.from, arrival.at, clock::wall());
                         let which = AwaitingFollowUp { to, from: local, dscp, id, seq, arrived, answered };
                         let tracking =
-                            AnswerTracking { which, stamped: true, leaving: None, same_link: false };
+                            AnswerTracking { mark: Ecn::NotEct, which, stamped: true, leaving: None, same_link: false };
                         return out.push_tracked(&answer, to, local, dscp, tracking);
                     }
                     let began = if kind == LampFollowUp::Application { now.wall } else { arrival.at };

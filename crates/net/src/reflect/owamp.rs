@@ -10,10 +10,10 @@ use crate::engine::stream_socket::{self, Marks};
 use crate::owamp::receiving::Receiving;
 use crate::owamp::sending::{Departing, SendingSession};
 use crate::pace::Pacing;
-use crate::sockets;
+use crate::sockets::{self, PacketMarker};
 use crate::stamp::{StampMode, StampedPackets};
 use crate::wake::Waker;
-use jitlat_core::{Direction, Dscp, SteadyTime, WallTime};
+use jitlat_core::{Direction, Dscp, EcnMarking, SteadyTime, WallTime};
 use jitlat_proto::Machine;
 use jitlat_proto::amp::setup::Greeting;
 use jitlat_proto::amp::{AcceptCode, AmpEndReason, Sid, TestKeys, Users};
@@ -392,7 +392,10 @@ impl OwampConversation<'_> {
         let session = session.clone().with_server_port(port);
         let sends = direction == Direction::Down;
         let marks = Marks {
-            dscp: session.request.dscp().and_then(|dscp| Dscp::new(dscp.into())).unwrap_or_default(),
+            marker: PacketMarker::new(
+                session.request.dscp().and_then(|dscp| Dscp::new(dscp.into())).unwrap_or_default(),
+                EcnMarking::Off,
+            ),
             priority: self.service.shared.priority,
         };
         let stamped = if sends { StampedPackets::SENT } else { StampedPackets::RECEIVED };

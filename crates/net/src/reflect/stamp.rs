@@ -140,7 +140,13 @@ fn reflect(
                     // In sessions that request departure times, every answer is stamped.
                     let stamped = r.follow_up && stamps;
                     let tracking =
-                        AnswerTracking { which, stamped, leaving: Some(leaving), same_link: r.same_link };
+                        AnswerTracking {
+                        mark: r.mark,
+                        which,
+                        stamped,
+                        leaving: Some(leaving),
+                        same_link: r.same_link,
+                    };
                     out.push_tracked(&answer[..r.len], arrival.from, local, r.dscp, tracking);
                     if r.cut && short.is_news(arrival.from.ip(), leaving.at.steady) {
                         warn_of_cut(arrival.from, r.len);

@@ -7,7 +7,7 @@ use crate::accept::ConnectionService;
 use crate::audit;
 use crate::clock::{self, tick};
 use jitlat_core::ntp::ErrorEstimate;
-use jitlat_core::{Span, SteadyTime, WallTime};
+use jitlat_core::{Ecn, Span, SteadyTime, WallTime};
 use jitlat_proto::Machine;
 use jitlat_proto::amp::setup::Greeting;
 use jitlat_proto::policy::{self, Ask, Grant, PolicyRefusal, Service};
@@ -291,6 +291,7 @@ impl TwampSession {
                 Ok(TwampReflection { len, seq }) => {
                     any = true;
                     let tracking = AnswerTracking {
+                        mark: Ecn::NotEct,
                         which: seq,
                         stamped: false,
                         leaving: Some(leaving),

@@ -9,7 +9,7 @@ use crate::lead::Lead;
 use crate::sockets::{enlarge, has_message_priority, observe};
 use crate::sys::{Inbox, MAX_BATCH, Outbox, SendOptions};
 use jitlat_core::time::SECOND;
-use jitlat_core::{Span, StampSource, WallTime};
+use jitlat_core::{Ecn, Span, StampSource, WallTime};
 use jitlat_proto::lamp;
 use jitlat_proto::machine::Tick;
 use jitlat_proto::twoway::reflect::{RequestArrival, Silence};
@@ -283,6 +283,8 @@ pub struct Answers<K> {
 /// An answer whose outcome is reported.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AnswerTracking<K> {
+    /// Mark (ECN field) of the answer.
+    pub mark: Ecn,
     /// Identifier of the answer.
     pub which: K,
     /// True if the time at which the answer left is reported.
@@ -328,7 +330,7 @@ impl<K: Copy> Answers<K> {
             answer,
             to,
             from,
-            dscp,
+            dscp << 2,
             Tracked { which: None, stamped: false, read: None, same_link: false },
         );
     }
@@ -356,7 +358,7 @@ impl<K: Copy> Answers<K> {
     ) {
         let stamped = self.is_lead_due(leaving);
         let read = Some(leaving.read.wall);
-        self.add(answer, to, from, dscp, Tracked { which: None, stamped, read, same_link: false });
+        self.add(answer, to, from, dscp << 2, Tracked { which: None, stamped, read, same_link: false });
     }
 
     /// Like [`push`](Self::push), for a tracked answer. [`AnsweringSocket::take_departed`] reports if the answer could
@@ -369,10 +371,10 @@ impl<K: Copy> Answers<K> {
         dscp: u8,
         tracking: AnswerTracking<K>,
     ) {
-        let AnswerTracking { which, stamped, leaving, same_link } = tracking;
+        let AnswerTracking { mark, which, stamped, leaving, same_link } = tracking;
         let stamped = leaving.is_some_and(|leaving| self.is_lead_due(leaving)) || stamped;
         let read = leaving.map(|leaving| leaving.read.wall);
-        self.add(answer, to, from, dscp, Tracked { which: Some(which), stamped, read, same_link });
+        self.add(answer, to, from, dscp << 2 | mark.bits(), Tracked { which: Some(which), stamped, read, same_link });
     }
 
     fn add(
@@ -380,11 +382,11 @@ impl<K: Copy> Answers<K> {
         answer: &[u8],
         to: SocketAddr,
         from: Option<LocalAddress>,
-        dscp: u8,
+        class: u8,
         tracked: Tracked<K>,
     ) {
         let leave = SendOptions {
-            class: (dscp != 0).then_some(dscp << 2),
+            class: (class != 0).then_some(class),
             priority: self.priority,
             // An answer with a time is sent in the same way whether it is stamped or not.
             stamped: (self.stamps && (tracked.stamped || tracked.read.is_some())).then_some(tracked.stamped),
@@ -483,7 +485,7 @@ mod tests {
             socket.receive(None, |out, _, arrival, local| {
                 let to = if n % 4 == 1 { unreachable } else { arrival.from };
                 let tracking =
-                    AnswerTracking { which: n, stamped: n % 8 < 4, leaving: None, same_link: false };
+                    AnswerTracking { mark: Ecn::NotEct, which: n, stamped: n % 8 < 4, leaving: None, same_link: false };
                 out.push_tracked(b"!", to, local, 0, tracking);
             });
             let until = Instant::now() + LIMIT;

@@ -290,6 +290,9 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             Transmit::Request(seq) => Some(seq),
             Transmit::Conversation => None,
         };
+        if let Some(seq) = request {
+            self.link.marking.marker().before(&self.wire.socket, seq.into());
+        }
         match self.send() {
             Ok(()) if self.stamping.source == StampSource::User => {}
             Ok(()) => {

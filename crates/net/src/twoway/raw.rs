@@ -169,6 +169,9 @@ fn unsupported(why: String) -> io::Error {
 /// Returns a socket that reserves the port for frames exchanged with `to`, and the local address of the
 /// route.
 fn owner(to: SocketAddr, marking: &Marking, notes: &mut Vec<String>) -> io::Result<(Socket, SocketAddr)> {
+    if marking.ecn.is_on() {
+        return Err(unsupported("raw frames are sent without marks (--ecn): leave out --raw".to_owned()));
+    }
     let owner = Socket::new(Domain::for_address(to), Type::DGRAM, Some(Protocol::UDP))?;
     // Drop all packets, because the answers are read from the frames.
     owner.attach_filter(&frame::nothing())?;

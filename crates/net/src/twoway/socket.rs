@@ -2,11 +2,11 @@
 
 use crate::lamp_frame::LampLink;
 use crate::resolve::local_address;
-use crate::sockets::{self, enlarge, observe};
+use crate::sockets::{self, PacketMarker, enlarge, observe};
 use crate::stamp::{self, StampMode, StampedPackets};
 use crate::sys;
 use crate::twoway::raw::{self, PacketFraming};
-use jitlat_core::Dscp;
+use jitlat_core::{Dscp, EcnMarking};
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
@@ -41,6 +41,8 @@ pub struct Marking {
     pub interface: Option<String>,
     /// DSCP of the packets.
     pub dscp: Dscp,
+    /// Marks (ECN fields) of the packets.
+    pub ecn: EcnMarking,
     /// Priority on this host (`SO_PRIORITY`), which determines the queueing discipline and the Wi-Fi access
     /// category; `None`: the system's default.
     pub priority: Option<u32>,
@@ -50,6 +52,13 @@ pub struct Marking {
     pub broadcast: bool,
     /// True if answers may come from any UDP port of the far host.
     pub any_port: bool,
+}
+
+impl Marking {
+    /// Returns the setter of DSCP and ECN fields.
+    pub(crate) fn marker(&self) -> PacketMarker {
+        PacketMarker::new(self.dscp, self.ecn)
+    }
 }
 
 /// A socket ready for a test.
@@ -180,7 +189,7 @@ pub(crate) fn mark(
     }
     let v6 = to.is_ipv6();
     socket.set_broadcast(marking.broadcast)?;
-    notes.extend(sockets::mark(socket, marking.dscp).err().map(|e| e.to_string()));
+    notes.extend(marking.marker().begin(socket).err().map(|e| e.to_string()));
     notes.extend(sockets::prefer(socket, marking.priority).err().map(|e| e.to_string()));
     if let Some(ttl) = marking.ttl {
         if v6 { socket.set_unicast_hops_v6(ttl.into())? } else { socket.set_ttl_v4(ttl.into())? }

@@ -1,6 +1,6 @@
 //! ICMP and ICMPv6 echo (RFC 792, RFC 4443): round trips to any host that answers ping.
 
-use crate::twoway::{DatagramKind, Protocol, Reply};
+use crate::twoway::{DatagramKind, Protocol, Reply, ReplyMarks};
 use jitlat_core::WallTime;
 
 /// Length of the ICMP header of an echo, in bytes.
@@ -136,6 +136,7 @@ impl Protocol for Echo {
             far_seq: None,
             damaged: body.len() != self.payload,
             earlier: None,
+            marks: ReplyMarks::default(),
         })
     }
 }

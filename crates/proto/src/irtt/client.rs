@@ -6,7 +6,7 @@ use super::packet::{
 };
 use super::params::{IrttParams, ReceiveStats, ServerClocks, StampAt, VERSION};
 use crate::machine::Tick;
-use crate::twoway::{ConversationState, DatagramKind, Protocol, Reply};
+use crate::twoway::{ConversationState, DatagramKind, Protocol, Reply, ReplyMarks};
 use jitlat_core::spec::MAX_PAYLOAD;
 use jitlat_core::{Span, SteadyTime, TestSpec, WallTime};
 
@@ -210,6 +210,7 @@ impl Client {
             far_seq: self.granted.stats.has_count().then(|| echo.count.wrapping_sub(1)),
             damaged: len < self.size(),
             earlier: None,
+            marks: ReplyMarks::default(),
         })
     }
 }

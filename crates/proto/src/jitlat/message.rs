@@ -16,6 +16,8 @@ pub const VERSION: u8 = 3;
 /// Capability bit in both greetings: the client requests FEEDBACK messages while a stream is running, and the
 /// server sends them.
 pub const FEEDBACK: u64 = 1;
+/// Capability bit in both greetings: the client requests marked packets, and the server can send them.
+pub const MARKS: u64 = 2;
 /// Maximum number of flows in a session.
 pub const MAX_FLOWS: usize = 8;
 /// Number of timestamps in a chunk.
@@ -98,7 +100,7 @@ pub struct Hello {
     pub min_version: u8,
     /// Newest version that the client supports.
     pub max_version: u8,
-    /// Bit set of capabilities: [`FEEDBACK`]. Other bits are ignored.
+    /// Bit set of capabilities: [`FEEDBACK`] and [`MARKS`]. Other bits are ignored.
     pub capabilities: u64,
     /// Random bytes that the proofs cover.
     pub nonce: [u8; NONCE_LEN],
@@ -115,7 +117,7 @@ pub struct Hello {
 pub struct Welcome {
     /// Version used after this message.
     pub version: u8,
-    /// Bit set of capabilities: [`FEEDBACK`]. Other bits are ignored.
+    /// Bit set of capabilities: [`FEEDBACK`] and [`MARKS`]. Other bits are ignored.
     pub capabilities: u64,
     /// Random bytes that the proofs cover.
     pub nonce: [u8; NONCE_LEN],

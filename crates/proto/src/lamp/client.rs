@@ -4,7 +4,7 @@ use crate::lamp::packet::{HEADER_LEN, LampFollowUp, LampHeader, LampKind, push_p
 use crate::lamp::proof;
 use crate::lamp::report::LampReport;
 use crate::machine::Tick;
-use crate::twoway::{ConversationState, DatagramKind, Protocol, Reply};
+use crate::twoway::{ConversationState, DatagramKind, Protocol, Reply, ReplyMarks};
 use jitlat_core::{Span, SteadyTime, WallTime};
 
 /// Time between repetitions of INIT and FOLLOWUP_CTRL.
@@ -226,6 +226,7 @@ impl Protocol for Client {
                     far_seq: None,
                     damaged: !whole,
                     earlier: None,
+                    marks: ReplyMarks::default(),
                 })
             }
             LampKind::FollowUpData if self.follow_up == FollowUpState::Accepted => {

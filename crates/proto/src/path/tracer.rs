@@ -7,7 +7,7 @@
 use super::quotation::{IcmpCause, Quotation};
 use core::net::IpAddr;
 use jitlat_core::path::{HopReplies, Label, Path, PathEnd, ProbeReply};
-use jitlat_core::{Dscp, Span, SteadyTime, Transport, WallTime};
+use jitlat_core::{Dscp, Ecn, Span, SteadyTime, Transport, WallTime};
 
 /// Minimum payload of a UDP probe, in bytes.
 pub const MIN_PAYLOAD: u16 = 32;
@@ -31,6 +31,8 @@ pub struct TracePlan {
     pub port: u16,
     /// DSCP of the probes.
     pub dscp: Dscp,
+    /// Mark (ECN field) of the probes.
+    pub mark: Ecn,
     /// Number of probes per hop.
     pub probes: u32,
     /// Minimum time between two probes to the same hop: routers limit the rate of their answers.
@@ -53,6 +55,7 @@ impl TracePlan {
             transport: Transport::Udp,
             port: 33_434,
             dscp: Dscp::default(),
+            mark: Ecn::NotEct,
             probes: 10,
             period: Span::seconds(1),
             spacing: Span::millis(20),

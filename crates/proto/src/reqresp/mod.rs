@@ -5,7 +5,7 @@
 //! it accepts the sizes, and closes the connection otherwise. Then requests and responses of these sizes
 //! follow: sequence number, times, padding; big-endian.
 
-use crate::twoway::{DatagramKind, Protocol, Reply};
+use crate::twoway::{DatagramKind, Protocol, Reply, ReplyMarks};
 use crate::wire::Field;
 use jitlat_core::WallTime;
 
@@ -148,6 +148,7 @@ impl Protocol for Requester {
             far_seq: None,
             damaged: response.len() != if self.echoed { self.sizes.request() } else { self.sizes.response() },
             earlier: None,
+            marks: ReplyMarks::default(),
         })
     }
 

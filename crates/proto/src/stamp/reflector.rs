@@ -7,14 +7,14 @@ use crate::shares::{Rank, SessionName, ShareTable};
 use crate::stamp::auth::StampKey;
 use crate::stamp::packet::{StampAnswer, StampLayout, StampRequest, TRUNCATED, is_answer, is_stamp};
 use crate::stamp::tlv::{
-    AccessReport, ClassOfService, DirectMeasurement, FollowUpTelemetry, HEADER_LEN, MicroSession, ReturnPath,
+    AccessReport, ClassOfService, DirectMeasurement, EcnReply, FollowUpTelemetry, HEADER_LEN, MicroSession, ReturnPath,
     Tlv, TlvStep, Tlvs, flag, kind,
 };
 use crate::twoway::reflect::{RequestArrival, Silence};
 use core::net::{IpAddr, SocketAddr};
 use jitlat_core::ntp::ErrorEstimate;
 use jitlat_core::prefix::Prefix;
-use jitlat_core::{Span, StampSource, SteadyTime, WallTime};
+use jitlat_core::{Ecn, Span, StampSource, SteadyTime, WallTime};
 
 /// Rules of a reflector.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ pub struct ReflectorRules {
     pub sessions_per_client: usize,
     /// Time without requests after which a session is removed.
     pub idle: Span,
-    /// True if the class-of-service extension may choose the DSCP of answers.
+    /// True if the class-of-service extension may choose DSCP and ECN field of answers.
     pub choose_dscp: bool,
     /// Synchronisation source reported while the clock is synchronised: 1 NTP, 2 PTP, 3 SSU/BITS, 4 GNSS.
     /// Otherwise, 5 (free running) is reported.
@@ -87,6 +87,8 @@ pub struct StampReflection {
     pub len: usize,
     /// DSCP of the answer.
     pub dscp: u8,
+    /// ECN field of the answer.
+    pub mark: Ecn,
     /// Session of the answer, for [`StampSessionReflector::left`] and [`StampSessionReflector::not_sent`].
     pub ssid: u16,
     /// Number of the answer, for [`StampSessionReflector::left`] and [`StampSessionReflector::not_sent`].
@@ -206,6 +208,7 @@ impl StampSessionReflector {
         let mut reflected = StampReflection {
             len,
             dscp: received_dscp,
+            mark: Ecn::NotEct,
             ssid,
             seq,
             follow_up: false,
@@ -367,10 +370,13 @@ impl ReflectorRules {
         let mut cos = ClassOfService::parse(value)?;
         let class = arrival.traffic_class.unwrap_or(0);
         cos.received = class >> 2;
-        cos.ecn = class & 3;
+        cos.ecn = Ecn::of_bits(class);
         cos.refused = u8::from(!self.choose_dscp);
         if self.choose_dscp {
-            reflected.dscp = cos.wanted;
+            (reflected.dscp, reflected.mark) = (cos.wanted, cos.wanted_ecn);
+            cos.ecn_reply = EcnReply::Applied;
+        } else {
+            cos.ecn_reply = EcnReply::Unable;
         }
         value.copy_from_slice(&cos.to_bytes());
         Some(())

@@ -2,10 +2,10 @@
 
 use crate::stamp::auth::StampKey;
 use crate::stamp::packet::{StampAnswer, StampLayout, StampRequest, is_answer};
-use crate::stamp::tlv::{self, ClassOfService, DirectMeasurement, FollowUpTelemetry};
-use crate::twoway::{DatagramKind, DepartureNotice, Protocol, Reply};
+use crate::stamp::tlv::{self, ClassOfService, DirectMeasurement, EcnReply, FollowUpTelemetry};
+use crate::twoway::{DatagramKind, DepartureNotice, Protocol, Reply, ReplyMarks};
 use jitlat_core::ntp::ErrorEstimate;
-use jitlat_core::{Span, Stamp, StampSource, WallTime};
+use jitlat_core::{EcnMarking, Span, Stamp, StampSource, WallTime};
 use std::collections::BTreeMap;
 
 /// Settings of a sender.
@@ -25,6 +25,9 @@ pub struct StampOptions {
     /// DSCP that answers should have; also requests a report of the requests' DSCP on arrival. `None`:
     /// neither.
     pub class_of_service: Option<u8>,
+    /// Marks of the requests. If they are on, answers should have the same marks, and a report of the requests' marks on
+    /// arrival is requested.
+    pub marking: EcnMarking,
     /// True to request the reflector's packet counts.
     pub direct_measurement: bool,
     /// True to request the actual departure time of the previous answer.
@@ -42,6 +45,7 @@ impl Default for StampOptions {
             key: None,
             error: ErrorEstimate::UNKNOWN,
             class_of_service: None,
+            marking: EcnMarking::Off,
             direct_measurement: false,
             follow_up: false,
             timestamp_info: false,
@@ -85,12 +89,18 @@ pub struct RequestMarks {
     pub ecn: BTreeMap<u8, u64>,
     /// Number of answers for which the reflector's policy refused the requested DSCP.
     pub refused: u64,
+    /// Number of answers that the reflector could not send with the requested ECN field.
+    pub unmarked: u64,
+    /// Number of answers that do not state whether they have the requested ECN field.
+    pub without_ecn: u64,
 }
 
 impl RequestMarks {
     fn add(&mut self, cos: ClassOfService) {
         *self.dscp.entry(cos.received).or_default() += 1;
-        *self.ecn.entry(cos.ecn).or_default() += 1;
+        *self.ecn.entry(cos.ecn.bits()).or_default() += 1;
+        self.unmarked += u64::from(cos.ecn_reply == EcnReply::Unable);
+        self.without_ecn += u64::from(cos.answer_mark().is_none());
         self.refused += u64::from(cos.refused != 0);
     }
 }
@@ -116,10 +126,6 @@ impl StampSender {
     pub fn new(options: StampOptions) -> StampSender {
         let layout = if options.key.is_some() { StampLayout::Keyed } else { StampLayout::Clear };
         let mut fixed_tlvs = Vec::new();
-        if let Some(wanted) = options.class_of_service {
-            let cos = ClassOfService { wanted, ..ClassOfService::default() };
-            tlv::push(&mut fixed_tlvs, tlv::kind::CLASS_OF_SERVICE, &cos.to_bytes());
-        }
         if options.follow_up {
             tlv::push(&mut fixed_tlvs, tlv::kind::FOLLOW_UP, &FollowUpTelemetry::default().to_bytes());
         }
@@ -195,6 +201,7 @@ impl StampSender {
                 far_seq: None,
                 damaged: !fields.error.is_valid(),
                 earlier: None,
+                marks: ReplyMarks::default(),
             }),
             None => DatagramKind::Malformed,
         }
@@ -238,7 +245,14 @@ impl Protocol for StampSender {
         if let Some(key) = &self.options.key {
             key.sign_base(&mut out[start..]);
         }
-        let mut tlvs = self.fixed_tlvs.clone();
+        let mut tlvs = Vec::new();
+        let StampOptions { class_of_service, marking, .. } = self.options;
+        if class_of_service.is_some() || marking.is_on() {
+            let wanted = class_of_service.unwrap_or(0);
+            let cos = ClassOfService { wanted, wanted_ecn: marking.of(seq.into()), ..ClassOfService::default() };
+            tlv::push(&mut tlvs, tlv::kind::CLASS_OF_SERVICE, &cos.to_bytes());
+        }
+        tlvs.extend_from_slice(&self.fixed_tlvs);
         if self.options.direct_measurement {
             let counts =
                 DirectMeasurement { sender_sent: seq.wrapping_add(1), ..DirectMeasurement::default() };
@@ -325,6 +339,10 @@ impl Protocol for StampSender {
             far_seq: Some(answer.seq),
             damaged: !answer.error.is_valid(),
             earlier,
+            marks: marks.map_or_else(ReplyMarks::default, |cos| ReplyMarks {
+                request: Some(cos.ecn),
+                answer: cos.answer_mark(),
+            }),
         })
     }
 }

@@ -1,6 +1,7 @@
 //! Type-length-value extensions (RFC 8972 §4): flags octet, type, 16-bit length of the value, value.
 
 use core::net::IpAddr;
+use jitlat_core::Ecn;
 
 /// Number of bytes before the value.
 pub const HEADER_LEN: usize = 4;
@@ -23,7 +24,7 @@ pub mod kind {
     pub const LOCATION: u8 = 2;
     /// Sources of the timestamps of both sides.
     pub const TIMESTAMP_INFO: u8 = 3;
-    /// DSCP: requested and received.
+    /// DSCP and ECN: requested and received.
     pub const CLASS_OF_SERVICE: u8 = 4;
     /// Packet counts of both sides.
     pub const DIRECT_MEASUREMENT: u8 = 5;
@@ -105,29 +106,54 @@ pub fn push(out: &mut Vec<u8>, kind: u8, value: &[u8]) {
     out.extend(value);
 }
 
-/// Class of service (§4.4): changes of the DSCP on the path.
+/// Class of service (§4.4, extended by draft-ietf-ippm-stamp-cos-ecn): changes of DSCP and ECN on the path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassOfService {
     /// DSCP1: DSCP requested for the answer.
     pub wanted: u8,
     /// DSCP2: DSCP of the request on arrival.
     pub received: u8,
-    /// ECN field of the request on arrival.
-    pub ecn: u8,
-    /// RP: 1 if the reflector's policy refused the requested DSCP.
+    /// EC2: ECN field of the request on arrival.
+    pub ecn: Ecn,
+    /// RPD: 1 if the reflector's policy refused the requested DSCP.
     pub refused: u8,
+    /// EC1: ECN field requested for the answer.
+    pub wanted_ecn: Ecn,
+    /// RPE: whether the answer has the requested ECN field.
+    pub ecn_reply: EcnReply,
+}
+
+/// RPE: whether an answer has the requested ECN field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EcnReply {
+    /// 00: the request, or an answer of a reflector that only knows RFC 8972. The ECN field of the answer is unknown.
+    #[default]
+    Unknown,
+    /// 01: no meaning is known.
+    Undefined,
+    /// 10: the reflector could not set the field, which is Not-ECT.
+    Unable,
+    /// 11: the answer has the requested field.
+    Applied,
+}
+
+impl EcnReply {
+    const ALL: [EcnReply; 4] =
+        [EcnReply::Unknown, EcnReply::Undefined, EcnReply::Unable, EcnReply::Applied];
 }
 
 impl ClassOfService {
     /// Parses a value of four bytes; `None` for any other length.
     pub fn parse(value: &[u8]) -> Option<ClassOfService> {
-        let [b0, b1, _, _]: [u8; 4] = value.try_into().ok()?;
+        let [b0, b1, b2, _]: [u8; 4] = value.try_into().ok()?;
         let bits = u16::from_be_bytes([b0, b1]);
         Some(ClassOfService {
             wanted: (bits >> 10) as u8,
             received: (bits >> 4 & 0x3f) as u8,
-            ecn: (bits >> 2 & 3) as u8,
+            ecn: Ecn::of_bits((bits >> 2) as u8),
             refused: (bits & 3) as u8,
+            wanted_ecn: Ecn::of_bits(b2 >> 6),
+            ecn_reply: EcnReply::ALL[usize::from(b2 >> 4 & 3)],
         })
     }
 
@@ -135,10 +161,19 @@ impl ClassOfService {
     pub fn to_bytes(self) -> [u8; 4] {
         let bits = u16::from(self.wanted & 0x3f) << 10
             | u16::from(self.received & 0x3f) << 4
-            | u16::from(self.ecn & 3) << 2
+            | u16::from(self.ecn.bits()) << 2
             | u16::from(self.refused & 3);
         let [hi, lo] = bits.to_be_bytes();
-        [hi, lo, 0, 0]
+        [hi, lo, self.wanted_ecn.bits() << 6 | (self.ecn_reply as u8) << 4, 0]
+    }
+
+    /// Returns the ECN field with which the reflector sent the answer that contains this value; `None` if it is unknown.
+    pub fn answer_mark(self) -> Option<Ecn> {
+        match self.ecn_reply {
+            EcnReply::Applied => Some(self.wanted_ecn),
+            EcnReply::Unable => Some(Ecn::NotEct),
+            EcnReply::Unknown | EcnReply::Undefined => None,
+        }
     }
 }
 
@@ -348,9 +383,34 @@ mod tests {
 
     #[test]
     fn the_bits_of_class_of_service() {
-        let cos = ClassOfService { wanted: 46, received: 10, ecn: 1, refused: 1 };
+        let cos = ClassOfService {
+            wanted: 46,
+            received: 10,
+            ecn: Ecn::Ect1,
+            refused: 1,
+            ..ClassOfService::default()
+        };
         assert_eq!(cos.to_bytes(), [0b1011_1000, 0b1010_0101, 0, 0]);
-        assert_eq!(ClassOfService::parse(&cos.to_bytes()), Some(cos));
+        assert_eq!((ClassOfService::parse(&cos.to_bytes()), cos.answer_mark()), (Some(cos), None));
+        // A request for ECT(1) on the answer; the answer to it after CE on the way, with and without the mark.
+        let request = ClassOfService { wanted: 46, wanted_ecn: Ecn::Ect1, ..ClassOfService::default() };
+        assert_eq!(request.to_bytes(), [0xb8, 0x00, 0x40, 0x00]);
+        let applied =
+            ClassOfService { received: 46, ecn: Ecn::Ce, ecn_reply: EcnReply::Applied, ..request };
+        assert_eq!((applied.to_bytes(), applied.answer_mark()), ([0xba, 0xec, 0x70, 0x00], Some(Ecn::Ect1)));
+        let unable = ClassOfService { ecn_reply: EcnReply::Unable, ..applied };
+        assert_eq!((unable.to_bytes(), unable.answer_mark()), ([0xba, 0xec, 0x60, 0x00], Some(Ecn::NotEct)));
+        // A value of another implementation (stamp-suite 1.0.0).
+        let other = ClassOfService::parse(&[0xb9, 0x44, 0xb0, 0x00]).unwrap();
+        let expected = ClassOfService {
+            wanted: 46,
+            received: 20,
+            ecn: Ecn::Ect1,
+            refused: 0,
+            wanted_ecn: Ecn::Ect0,
+            ecn_reply: EcnReply::Applied,
+        };
+        assert_eq!(other, expected);
         assert_eq!(ClassOfService::parse(&[0; 5]), None);
     }
 

@@ -4,7 +4,7 @@ use crate::amp::SecurityMode;
 use crate::amp::{PacketOrigin, TestKeys};
 use crate::stamp::packet::{StampAnswer, StampLayout, StampRequest, is_answer};
 use crate::twamp::least_padding;
-use crate::twoway::{DatagramKind, Protocol, Reply};
+use crate::twoway::{DatagramKind, Protocol, Reply, ReplyMarks};
 use jitlat_core::WallTime;
 use jitlat_core::ntp::ErrorEstimate;
 
@@ -108,6 +108,7 @@ impl Protocol for TwampSender {
             far_seq: Some(answer.seq),
             damaged: !answer.error.is_valid(),
             earlier: None,
+            marks: ReplyMarks::default(),
         })
     }
 }

@@ -19,7 +19,7 @@ pub use reflect::{RequestArrival, Silence};
 pub use request_table::{Directions, RequestTable};
 
 use crate::machine::Tick;
-use jitlat_core::{Stamp, SteadyTime, TestSpec, WallTime};
+use jitlat_core::{Ecn, Stamp, SteadyTime, TestSpec, WallTime};
 
 /// Contents of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,17 @@ pub struct Reply {
     pub damaged: bool,
     /// Departure time of an earlier answer ([`Protocol::amends`]); `None` if not reported.
     pub earlier: Option<DepartureNotice>,
+    /// Marks (ECN fields) that the far host reports.
+    pub marks: ReplyMarks,
+}
+
+/// Marks (ECN fields) that a far host reports with an answer; `None` if it does not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplyMarks {
+    /// Mark of the request on arrival.
+    pub request: Option<Ecn>,
+    /// Mark with which the answer was sent.
+    pub answer: Option<Ecn>,
 }
 
 /// Actual departure time of an answer.

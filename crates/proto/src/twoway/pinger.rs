@@ -8,8 +8,8 @@ use crate::twoway::request_table::{AnswerMatch, RequestTable};
 use crate::twoway::{ConversationState, DatagramKind, DepartureNotice, Protocol};
 use jitlat_core::record::{Flags, Moment};
 use jitlat_core::schedule::Deadlines;
-use jitlat_core::twoway::{NotAnswers, ScheduleShift};
-use jitlat_core::{PacketRecord, Schedule, Span, Stamp, StampSource, SteadyTime, TestSpec, WallTime};
+use jitlat_core::twoway::{MarkedSlowdown, NotAnswers, ScheduleShift};
+use jitlat_core::{Ecn, PacketRecord, Schedule, Span, Stamp, StampSource, SteadyTime, TestSpec, WallTime};
 use std::collections::VecDeque;
 
 /// Maximum number of answers whose departure or processing time may still be reported in a later packet.
@@ -56,6 +56,33 @@ pub enum Overdue {
 /// milliseconds on a busy host.
 const MAX_LATENESS: Span = Span::millis(5);
 
+/// Longest time between requests to which CE marks slow a test down. At 10 packets per second, a test is no load that must
+/// respond to congestion.
+const MAX_SLOWED_PERIOD: Span = Span::millis(100);
+
+/// Response of the sender to CE.
+#[derive(Clone, Copy, Debug)]
+struct Slowdown {
+    /// Factor by which the time between requests is increased, up to [`MAX_SLOWED_PERIOD`].
+    factor: i64,
+    /// Time until which further marks belong to the same round trip.
+    until: Option<SteadyTime>,
+    facts: MarkedSlowdown,
+}
+
+impl Default for Slowdown {
+    fn default() -> Slowdown {
+        Slowdown { factor: 1, until: None, facts: MarkedSlowdown::default() }
+    }
+}
+
+impl Slowdown {
+    /// Returns the increased time between requests with the period `period`.
+    fn period(&self, period: Span) -> Span {
+        if self.factor == 1 { period } else { period.times(self.factor).min(MAX_SLOWED_PERIOD.max(period)) }
+    }
+}
+
 /// A packet that the driver must send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transmit {
@@ -93,6 +120,7 @@ pub struct Pinger<P> {
     shifts: Vec<ScheduleShift>,
     /// Number of scheduled requests that are not sent.
     skipped: u64,
+    slowdown: Slowdown,
     state: PingerState,
     next: u32,
     due: SteadyTime,
@@ -150,6 +178,7 @@ impl<P: Protocol> Pinger<P> {
             moved: Span::ZERO,
             shifts: Vec::new(),
             skipped: 0,
+            slowdown: Slowdown::default(),
             plan,
             state: PingerState::Opening,
             next: 0,
@@ -351,11 +380,49 @@ impl<P: Protocol> Pinger<P> {
             self.until = Some(now.steady + self.plan.timeout);
         }
         match (self.deadlines.next(), self.start) {
-            (Some(next), Some(start)) => self.due = start + next + self.moved,
+            (Some(next), Some(start)) => {
+                self.due = start + next + self.moved;
+                self.spread();
+            }
             _ if self.plan.wait.is_none() => self.finish_sending(now),
             _ => {}
         }
         Some(Transmit::Request(seq))
+    }
+
+    /// Doubles the time between requests, once per round trip, if the answer shows that a packet of this test got CE on the
+    /// path: a sender of ECT must respond to congestion (draft-ietf-ippm-stamp-cos-ecn §3.4). Requests that are sent with CE
+    /// show nothing.
+    fn slow_down_if_marked(&mut self, record: &PacketRecord, now: Tick) {
+        let marking = self.plan.spec.marking;
+        let period = self.plan.spec.period();
+        let sent = u64::try_from(record.seq).ok().map(|seq| marking.of(seq));
+        let got_ce = |sent: Option<Ecn>, received: Option<Ecn>| {
+            received == Some(Ecn::Ce) && sent.is_none_or(|sent| sent != Ecn::Ce)
+        };
+        // If the far host does not report the mark of its answer, a protocol that returns the request's may have sent CE.
+        let answered = record.answer_mark().or(sent);
+        let marked = got_ce(sent, record.request_mark()) || got_ce(answered, record.ecn());
+        let waits = self.plan.wait.is_some() || period.times(self.slowdown.factor) >= MAX_SLOWED_PERIOD;
+        if !marked || !marking.is_on() || waits || self.slowdown.until.is_some_and(|until| now.steady < until) {
+            return;
+        }
+        self.slowdown.factor *= 2;
+        self.slowdown.facts.rounds += 1;
+        self.slowdown.facts.period = self.slowdown.period(period);
+        let round_trip = record.time(Moment::Returned).zip(record.sent());
+        let round_trip = round_trip.map_or(Span::ZERO, |(back, sent)| Span((back - sent).0.max(0)));
+        self.slowdown.until = Some(now.steady + round_trip);
+    }
+
+    /// Postpones the next request and all later ones so that the time to the next one is the increased one.
+    fn spread(&mut self) {
+        let period = self.plan.spec.period();
+        let more = self.slowdown.period(period) - period;
+        if more > Span::ZERO {
+            self.move_schedule(more);
+            self.slowdown.facts.requests += 1;
+        }
     }
 
     fn is_overdue(&self, now: SteadyTime) -> bool {
@@ -432,6 +499,9 @@ impl<P: Protocol> Pinger<P> {
                 record.set_size(u16::try_from(meta.length).ok());
                 record.set_ttl(meta.ttl);
                 record.set_traffic_class(meta.traffic_class);
+                record.set_request_mark(reply.marks.request);
+                record.set_answer_mark(reply.marks.answer);
+                self.slow_down_if_marked(&record, now);
                 if reply.damaged {
                     record.flags = Flags::LENGTH;
                 }
@@ -520,6 +590,7 @@ impl<P: Protocol> Pinger<P> {
             sent: self.sent,
             shifts: self.shifts,
             skipped: self.skipped,
+            slowdown: Some(self.slowdown.facts).filter(|facts| facts.rounds > 0),
             requests: self.requests,
             protocol: self.protocol,
         }
@@ -539,6 +610,8 @@ pub struct PingOutcome<P> {
     pub shifts: Vec<ScheduleShift>,
     /// Number of scheduled requests that were never sent.
     pub skipped: u64,
+    /// Response of the sender to CE; `None` if there was no CE.
+    pub slowdown: Option<MarkedSlowdown>,
     /// Requests and answers.
     pub requests: RequestTable,
     /// Counts of datagrams that were not answers.

@@ -20,6 +20,7 @@ impl<'a> CanonicalLog<'a> {
         let layout = match (&session.two_way, has_tcp) {
             (None, _) => LogVersion::V3.one_way(),
             (Some(_), true) => RowLayout::TwoWayTcp,
+            (Some(_), false) if session.spec.marking.is_on() => RowLayout::TwoWayMarked,
             (Some(_), false) => RowLayout::TwoWay { queue: true },
         };
         CanonicalLog { session, layout }

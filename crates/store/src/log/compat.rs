@@ -61,6 +61,8 @@ pub(super) enum RowLayout {
     /// The eleven columns of `OneWay` before `local_queue`, but with four letters for the stamps, then `answered_ns
     /// returned_ns`, then `local_queue` as in `OneWay`.
     TwoWay { queue: bool },
+    /// The columns of `TwoWay` with `local_queue`, then the marks that the far host reports: `request_ecn answer_ecn`.
+    TwoWayMarked,
     /// The thirteen columns of `TwoWay` before `local_queue`, then `retransmissions srtt_us cwnd`.
     TwoWayTcp,
 }
@@ -83,6 +85,10 @@ impl RowLayout {
                 "rx_index tx_ns seq rx_ns flags stamps send_lag receive_lag ttl tos size answered_ns returned_ns \
                  local_queue"
             }
+            RowLayout::TwoWayMarked => {
+                "rx_index tx_ns seq rx_ns flags stamps send_lag receive_lag ttl tos size answered_ns returned_ns \
+                 local_queue request_ecn answer_ecn"
+            }
             RowLayout::TwoWayTcp => {
                 "rx_index tx_ns seq rx_ns flags stamps send_lag receive_lag ttl tos size answered_ns returned_ns \
                  retransmissions srtt_us cwnd"
@@ -92,7 +98,8 @@ impl RowLayout {
 
     /// Returns the number of moments (times of a packet) in a row.
     pub(super) fn moments(self) -> usize {
-        if matches!(self, RowLayout::TwoWay { .. } | RowLayout::TwoWayTcp) { 4 } else { 2 }
+        let is_two_way = matches!(self, RowLayout::TwoWay { .. } | RowLayout::TwoWayMarked | RowLayout::TwoWayTcp);
+        if is_two_way { 4 } else { 2 }
     }
 
     /// True if rows have only the classic five columns. Both times are then always present, and a truncated row can be
@@ -103,7 +110,15 @@ impl RowLayout {
 
     /// True if rows contain the time in the sending host's own queue.
     pub(super) fn has_queue(self) -> bool {
-        matches!(self, RowLayout::OneWay { queue: true } | RowLayout::TwoWay { queue: true })
+        matches!(
+            self,
+            RowLayout::OneWay { queue: true } | RowLayout::TwoWay { queue: true } | RowLayout::TwoWayMarked
+        )
+    }
+
+    /// True if rows contain the marks that the far host reports.
+    pub(super) fn has_marks(self) -> bool {
+        self == RowLayout::TwoWayMarked
     }
 
     /// True if rows contain the kernel's TCP_INFO.
@@ -121,6 +136,7 @@ impl RowLayout {
         // The longest layout comes first, because shorter layouts are prefixes of longer ones.
         let layouts = [
             RowLayout::TwoWayTcp,
+            RowLayout::TwoWayMarked,
             RowLayout::TwoWay { queue: true },
             RowLayout::TwoWay { queue: false },
             RowLayout::OneWay { queue: true },

@@ -52,6 +52,8 @@ pub enum RowKind {
     OneWay(LogVersion),
     /// Up to four times per packet, in version 3.
     TwoWay,
+    /// Up to four times per packet, and the marks that the far host reports, in version 3.
+    TwoWayMarked,
     /// Up to four times per packet, and the kernel's TCP_INFO, in version 3.
     TwoWayTcp,
 }
@@ -66,6 +68,7 @@ impl RowKind {
         match self {
             RowKind::OneWay(version) => LogWriter::new(output, version),
             RowKind::TwoWay => LogWriter::two_way(output),
+            RowKind::TwoWayMarked => LogWriter::two_way_marked(output),
             RowKind::TwoWayTcp => LogWriter::two_way_tcp(output),
         }
     }

@@ -10,6 +10,7 @@ use super::escape::{escape, unescape};
 use super::{interface, two_way};
 use core::str::FromStr;
 use jitlat_core::clock::SyncState;
+use jitlat_core::ecn::NotAMarking;
 use jitlat_core::gaps::Gaps;
 use jitlat_core::load::TestLoad;
 use jitlat_core::metrics::seqset::SeqRun;
@@ -20,7 +21,7 @@ use jitlat_core::summary::ClockEstimate;
 use jitlat_core::tcp::TcpMoment;
 use jitlat_core::twoway::ScheduleShift;
 use jitlat_core::{
-    ClockProbe, Direction, Dscp, Schedule, Session, Span, TestSpec, Transport, WallTime, units,
+    ClockProbe, Direction, Dscp, EcnMarking, Schedule, Session, Span, TestSpec, Transport, WallTime, units,
 };
 
 /// Keys of lines 2 to 11, in the order of the lines.
@@ -42,6 +43,7 @@ pub(super) struct LogHeader {
     schedule: Schedule,
     direction: Option<Direction>,
     dscp: Dscp,
+    marking: EcnMarking,
     ports: [u16; 2],
     format: Option<u8>,
     seen: [bool; CLASSIC.len()],
@@ -66,6 +68,7 @@ impl LogHeader {
             schedule: Schedule::Periodic,
             direction: None,
             dscp: Dscp::default(),
+            marking: EcnMarking::Off,
             ports: [0; 2],
             format: None,
             seen: [false; CLASSIC.len()],
@@ -134,6 +137,10 @@ impl LogHeader {
             "direction" => self.direction = Some(direction(value)?),
             "dialect" => s.classic = value.trim() == CLASSIC_DIALECT,
             "schedule" => self.schedule = schedule(value)?,
+            "ecn" => {
+                let read = value.trim().parse().map_err(|e: NotAMarking| e.to_string());
+                self.marking = unless(forget, || read)?.unwrap_or_default();
+            }
             "created" => s.created = unless(forget, || parse("nanoseconds since 1970", value).map(WallTime))?,
             "sent" => s.sent = unless(forget, || parse("a number of packets", value))?,
             "probe" if forget => s.probes.clear(),
@@ -275,6 +282,7 @@ impl LogHeader {
         }
         let mut spec = asked.or_else(|| spec(Span(1)).ok()).unwrap_or_default();
         (spec.dscp, [spec.src_port, spec.dst_port]) = (self.dscp, self.ports);
+        spec.marking = self.marking;
         let clocks = self.facts.classic_offset.is_some() || self.facts.classic_rtt.is_some();
         let mut skipped = self.facts.skipped.clone();
         if !are_ascending(&skipped) {
@@ -532,6 +540,7 @@ pub(super) fn facts(session: &Session, layout: RowLayout) -> Vec<Fact> {
         ("direction", direction.map(str::to_owned).into_iter().collect()),
         ("dialect", session.classic.then(|| CLASSIC_DIALECT.to_owned()).into_iter().collect()),
         ("schedule", vec![schedule]),
+        ("ecn", spec.marking.is_on().then(|| spec.marking.to_string()).into_iter().collect()),
         ("created", session.created.iter().map(|t| t.0.to_string()).collect()),
         ("session", text(&session.id)),
         ("control_port", session.control_port.iter().map(u16::to_string).collect()),

@@ -6,7 +6,7 @@
 use super::compat::RowLayout;
 use jitlat_core::record::Moment;
 use jitlat_core::twoway::TcpSample;
-use jitlat_core::{Flags, PacketRecord, Span, Stamp, StampSource, WallTime};
+use jitlat_core::{Ecn, Flags, PacketRecord, Span, Stamp, StampSource, WallTime};
 
 /// Number of bytes from the start of a row that [`Scanner`] may read, even beyond the end of the input. It rejects longer
 /// rows.
@@ -269,6 +269,10 @@ impl Scanner {
             if layout.has_queue() {
                 queue = c.next_optional()?;
             }
+            if layout.has_marks() {
+                record.set_request_mark(mark(c.next_optional()?)?);
+                record.set_answer_mark(mark(c.next_optional()?)?);
+            }
             if layout.has_tcp() {
                 self.tcp = sample([c.next_narrow()?, c.next_narrow()?, c.next_narrow()?]);
             }
@@ -350,6 +354,10 @@ pub(super) fn parse_tolerant(
         if layout.has_queue() {
             queue = optional(columns.next()?)?;
         }
+        if layout.has_marks() {
+            record.set_request_mark(mark(optional(columns.next()?)?)?);
+            record.set_answer_mark(mark(optional(columns.next()?)?)?);
+        }
     }
     let mut tcp = None;
     if layout.has_tcp() {
@@ -370,6 +378,15 @@ fn narrow<T: TryFrom<i64>>(value: Option<i64>) -> Option<Option<T>> {
     match value {
         None => Some(None),
         Some(v) => T::try_from(v).ok().map(Some),
+    }
+}
+
+/// Converts the bits of a mark; `None` if they are not one, which makes the row invalid.
+#[inline]
+fn mark(bits: Option<i64>) -> Option<Option<Ecn>> {
+    match bits {
+        None => Some(None),
+        Some(bits) => u8::try_from(bits).ok().filter(|bits| *bits < 4).map(|bits| Some(Ecn::of_bits(bits))),
     }
 }
 
@@ -452,6 +469,12 @@ pub(super) fn push(
         let stamped = record.local_queue().filter(|(_, source)| *source == StampSource::Kernel);
         out.push(b' ');
         optional(out, stamped.map(|(time, _)| time.0));
+    }
+    if layout.has_marks() {
+        for mark in [record.request_mark(), record.answer_mark()] {
+            out.push(b' ');
+            optional(out, mark.map(|mark| mark.bits().into()));
+        }
     }
     if layout.has_tcp() {
         let column = |f: fn(&TcpSample) -> u32| tcp.map(|s| f(s).into());

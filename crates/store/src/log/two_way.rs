@@ -5,7 +5,9 @@ use core::fmt::Display;
 use core::str::FromStr;
 use jitlat_core::Span;
 use jitlat_core::time::StampSource;
-use jitlat_core::twoway::{Directions, FarReport, LossRun, LossSide, NotAnswers, TcpStats, TwoWay};
+use jitlat_core::twoway::{
+    Directions, FarReport, LossRun, LossSide, MarkedSlowdown, NotAnswers, TcpStats, TwoWay,
+};
 use std::collections::BTreeMap;
 
 /// Returns the keys and values of all lines about `facts`, in order.
@@ -20,6 +22,7 @@ pub(super) fn facts(facts: &TwoWay) -> Vec<(String, Vec<String>)> {
         ("processing_apart", one(facts.processing_apart.then(|| "yes".to_owned()))),
         ("answer_dscp", one(facts.answer_dscp.map(|d| d.to_string()))),
         ("request_dscp", one(marks_text(&facts.request_dscp))),
+        ("marked_slowdown", one(facts.marked_slowdown.map(slowdown_text))),
         ("request_ecn", one(marks_text(&facts.request_ecn))),
         ("directions", one(facts.directions.filter(|d| d.stateful).map(|d| directions_text(&d)))),
         ("losses", facts.losses.chunks(LOSSES_PER_LINE).map(losses_text).collect()),
@@ -53,6 +56,7 @@ pub(super) fn line(to: &mut Option<Box<TwoWay>>, key: &str, value: &str) -> Opti
             Ok(())
         }
         "answer_dscp" => number(value).map(|v| facts.answer_dscp = v),
+        "marked_slowdown" => optional(value, slowdown).map(|s| facts.marked_slowdown = s),
         "request_dscp" => optional(value, marks).map(|m| facts.request_dscp = m.unwrap_or_default()),
         "request_ecn" => optional(value, marks).map(|m| facts.request_ecn = m.unwrap_or_default()),
         "directions" => optional(value, directions).map(|d| facts.directions = d),
@@ -99,6 +103,24 @@ fn join_pairs(pairs: &[(&str, Option<String>)]) -> String {
 fn marks_text(marks: &BTreeMap<u8, u64>) -> Option<String> {
     let marks: Vec<String> = marks.iter().map(|(value, n)| format!("{value}:{n}")).collect();
     (!marks.is_empty()).then(|| marks.join(" "))
+}
+
+/// Formats a slowdown as `rounds=2 requests=310 period=80000000`.
+fn slowdown_text(slowdown: MarkedSlowdown) -> String {
+    let MarkedSlowdown { rounds, requests, period } = slowdown;
+    format!("rounds={rounds} requests={requests} period={}", period.0)
+}
+
+fn slowdown(text: &str) -> Result<MarkedSlowdown, String> {
+    let value = |key: &str| {
+        let found = text.split_ascii_whitespace().find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='));
+        found.and_then(|value| value.parse::<i64>().ok()).filter(|value| *value >= 0)
+    };
+    let facts = || {
+        let [rounds, requests] = [value("rounds")?, value("requests")?].map(i64::unsigned_abs);
+        Some(MarkedSlowdown { rounds, requests, period: Span(value("period")?) })
+    };
+    facts().ok_or_else(|| format!("'{text}' is not 'rounds=N requests=N period=NS'"))
 }
 
 fn marks(text: &str) -> Result<BTreeMap<u8, u64>, String> {
@@ -286,6 +308,7 @@ mod tests {
             far_clock: true,
             processing_apart: true,
             answer_dscp: Some(8),
+            marked_slowdown: Some(MarkedSlowdown { rounds: 2, requests: 310, period: Span::millis(80) }),
             request_dscp: [(0, 10), (46, 990)].into(),
             request_ecn: [(3, 1000)].into(),
             directions: Some(Directions {

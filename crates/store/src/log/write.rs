@@ -154,6 +154,13 @@ impl<W: LogOutput> LogWriter<W> {
         writer
     }
 
+    /// Creates a writer of records with up to four times and the marks that the far host reports, in version 3.
+    pub fn two_way_marked(out: W) -> LogWriter<W> {
+        let mut writer = LogWriter::new(out, LogVersion::V3);
+        writer.layout = RowLayout::TwoWayMarked;
+        writer
+    }
+
     /// Creates a writer of records with up to four times and the kernel's TCP_INFO in each row, in version 3.
     pub fn two_way_tcp(out: W) -> LogWriter<W> {
         let mut writer = LogWriter::new(out, LogVersion::V3);

@@ -8,6 +8,7 @@ mod context;
 mod hosts;
 mod judgements;
 mod losses;
+mod marks;
 mod matrix;
 mod paths;
 mod saved;

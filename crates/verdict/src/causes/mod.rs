@@ -7,6 +7,7 @@ mod duplication;
 mod incomplete_log;
 mod local_queue;
 mod loss;
+pub mod marks;
 mod mtu;
 mod outage;
 pub(crate) mod queue;
@@ -18,6 +19,7 @@ mod send_failure;
 pub(crate) mod sender_stall;
 
 pub use rule::{CauseRule, FoundCause};
+pub use marks::{MARK_RULES, MarkRule};
 pub(crate) use rule::{merge_of_kind, merge_repeated};
 
 /// Rules of all kinds of cause.
@@ -51,8 +53,11 @@ mod tests {
     #[test]
     fn the_page_lists_the_rules() {
         let page = include_str!("../../../../docs/metrics/verdict.md");
-        for rule in &RULES {
-            let row = format!("| `{}` | {} | {} |", rule.id.name(), rule.threshold, rule.source);
+        let rules = RULES.iter().map(|rule| (rule.id, rule.threshold, rule.source));
+        for (id, threshold, source) in
+            rules.chain(MARK_RULES.iter().map(|rule| (rule.id, rule.threshold, rule.source)))
+        {
+            let row = format!("| `{}` | {threshold} | {source} |", id.name());
             assert!(page.contains(&row), "docs/metrics/verdict.md lacks\n{row}");
         }
     }
@@ -60,7 +65,8 @@ mod tests {
     #[test]
     fn every_kind_has_one_rule() {
         for id in CauseId::ALL {
-            assert_eq!(RULES.iter().filter(|rule| rule.id == id).count(), 1, "{}", id.name());
+            let rules = RULES.iter().map(|rule| rule.id).chain(MARK_RULES.iter().map(|rule| rule.id));
+            assert_eq!(rules.filter(|rule| *rule == id).count(), 1, "{}", id.name());
         }
     }
 }

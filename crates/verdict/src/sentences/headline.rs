@@ -313,6 +313,12 @@ fn sentence(c: &Cause, packets: u64) -> String {
             format!("{share} of packets lost{direction}, all of {}", lost_size(&c.because))
         }
         CauseId::Mtu => first_clause(c).to_owned(),
+        CauseId::EcnBleached
+        | CauseId::EcnRemarked
+        | CauseId::CeErased
+        | CauseId::EctDropped
+        | CauseId::EcnMarked
+        | CauseId::DualQueue => format!("{}{direction}", first_clause(c)),
         CauseId::SendFailure => format!("the sending host did not send {share} of the packets"),
         CauseId::IncompleteLog => "a part of the test is unknown".to_owned(),
         CauseId::CaptureClock => {

@@ -11,6 +11,7 @@ pub(crate) mod comparison;
 pub(crate) mod findings;
 pub(crate) mod headline;
 pub(crate) mod load;
+pub(crate) mod marks;
 pub(crate) mod numbers;
 pub(crate) mod outcome;
 pub(crate) mod profiles;

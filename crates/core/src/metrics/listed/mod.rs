@@ -10,6 +10,7 @@ mod duplication;
 mod hosts;
 mod interface;
 mod loss;
+mod marks;
 mod objectives;
 mod periods;
 mod qoo;
@@ -51,6 +52,7 @@ pub(crate) const METRICS: &[MetricEntry] = &[
     MetricEntry::of::<hosts::StampSources>(),
     MetricEntry::of::<hosts::OwnQueue>(),
     MetricEntry::of::<interface::InterfaceMetric>(),
+    MetricEntry::of::<marks::Marks>(),
     MetricEntry::of::<round_trips::RoundTripExtras>(),
 ];
 

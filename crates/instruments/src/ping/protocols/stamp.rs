@@ -8,7 +8,7 @@ use crate::ping::test::{PingResult, PingTest};
 use jitlat_core::ntp::{ErrorEstimate, TimeFormat};
 use jitlat_core::prefix::Prefix;
 use jitlat_core::spec::{Dscp, MAX_PAYLOAD};
-use jitlat_core::{TestSpec, Transport, units};
+use jitlat_core::{EcnMarking, TestSpec, Transport, units};
 use jitlat_net::clock;
 use jitlat_net::reflect::StampReflector;
 use jitlat_net::twoway::TwoWayLink;
@@ -180,6 +180,7 @@ impl StampClient {
             key: self.key.clone(),
             error: ErrorEstimate::of_clock(clock::sync_state(), self.format),
             class_of_service: self.class_of_service.or(own).filter(|_| extended).map(Dscp::value),
+            marking: if extended { test.plan.spec.marking } else { EcnMarking::Off },
             direct_measurement: self.direct_measurement && extended,
             follow_up: self.telemetry && extended,
             timestamp_info: self.telemetry && extended,
@@ -219,14 +220,18 @@ impl PingClient for StampClient {
             let (packets, size) = (s.packets().into(), sender.size() as u64);
             let mut spec =
                 TestSpec::new(s.direction(), s.transport(), packets, size, s.period(), s.schedule())?;
-            spec.dscp = s.dscp;
+            (spec.dscp, spec.marking) = (s.dscp, s.marking);
             test.plan.spec = spec;
         }
         let (mut found, sender) = test.datagrams(|_| sender)?;
         found.facts().answer_dscp = self.class_of_service.map(Dscp::value);
         let marks = sender.marks();
         (found.facts().request_dscp, found.facts().request_ecn) = (marks.dscp.clone(), marks.ecn.clone());
+        let marking = test.plan.spec.marking;
         found.facts().remarks.extend(remarks(&sender, test.link.marking.dscp));
+        if marking.is_on() {
+            found.facts().remarks.extend(mark_remarks(&sender));
+        }
         Ok(found)
     }
 }
@@ -266,6 +271,23 @@ fn remarks(sender: &StampSender, dscp: Dscp) -> Vec<String> {
             units::eng4(lag.sum.0 / lag.known as i64),
             units::eng4(lag.largest.0)
         ));
+    }
+    remarks
+}
+
+/// Describes which marks the far host does not report.
+fn mark_remarks(sender: &StampSender) -> Vec<String> {
+    let marks = sender.marks();
+    let mut remarks = Vec::new();
+    if marks.ecn.is_empty() {
+        remarks.push("the far host does not report with which marks (ECN) requests arrive".to_owned());
+    } else if marks.without_ecn > 0 {
+        remarks.push(
+            "the far host reports the marks (ECN) of requests, but not those of its answers: it only knows RFC 8972".to_owned(),
+        );
+    }
+    if marks.unmarked > 0 {
+        remarks.push("the far host cannot send answers with the requested marks (ECN)".to_owned());
     }
     remarks
 }

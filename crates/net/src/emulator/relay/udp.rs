@@ -4,7 +4,7 @@ use super::{Forward, Interest, ReadyToken};
 use crate::emulator::Numbering;
 use crate::emulator::line::{self, DelayLine};
 use jitlat_core::time::SteadyTime;
-use jitlat_impair::{Impairment, PathTally};
+use jitlat_impair::{Impairment, PathPacket, PathTally};
 use nix::poll::PollFlags;
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
@@ -121,8 +121,9 @@ impl RelayedFlows {
         let payload = &self.buffer[..got.length];
         let headers = if got.ipv6 { 48 } else { 28 };
         let path = &mut self.paths[towards as usize];
-        let deliveries = self.numbering.pass(path, line::now(), payload.len() + headers, payload);
-        let traffic_class = path.config().traffic_class(got.traffic_class);
+        let packet = PathPacket { bytes: payload.len() + headers, traffic_class: got.traffic_class };
+        let deliveries = self.numbering.pass(path, line::now(), packet, payload);
+        let traffic_class = deliveries.traffic_class();
         for &at in deliveries.iter() {
             let datagram = RelayedDatagram { flow, towards, traffic_class, payload: payload.to_vec() };
             line.push(at, payload.len(), datagram);

@@ -1,7 +1,7 @@
 //! Fields of the version-3 messages.
 
 use super::fields::{FieldWriter, TaggedField, fields};
-use super::{feedback, schedule};
+use super::{feedback, marking, schedule};
 use crate::jitlat::flow::FlowId;
 use crate::jitlat::message::{
     Accept, Chunk, ChunkData, DecodeError, Fetch, FlowAccept, FlowRequest, Hello, MAX_FLOWS, Message, Nak,
@@ -12,7 +12,7 @@ use crate::jitlat::stream::Finish;
 use crate::jitlat::v3::rows;
 use jitlat_core::spec::SpecError;
 use jitlat_core::tcp::{MAX_TCP_MOMENTS, TcpMoment};
-use jitlat_core::{Direction, Dscp, Schedule, Span, StampSource, TestSpec, Transport};
+use jitlat_core::{Direction, Dscp, EcnMarking, Schedule, Span, StampSource, TestSpec, Transport};
 
 /// Values of the type octet of a frame.
 mod kind {
@@ -153,6 +153,9 @@ fn encode_flow(flow: &FlowRequest, w: &mut FieldWriter<'_>) {
     w.u16(8, spec.src_port);
     w.u16(9, spec.dst_port);
     w.u8(10, flow.stamps as u8);
+    if spec.marking.is_on() {
+        w.bytes(11, &marking::encode(spec.marking));
+    }
 }
 
 fn encode_chunk(m: &Chunk, w: &mut FieldWriter<'_>) {
@@ -359,6 +362,7 @@ fn flow_request(flow: &TaggedField<'_>) -> Result<FlowRequest, DecodeError> {
     let invalid = |e: SpecError| DecodeError::Invalid(e.to_string());
     let (mut direction, mut transport, mut packets, mut payload, mut period) = (None, None, None, None, None);
     let (mut schedule, mut dscp, mut ports, mut stamps) = (Schedule::Periodic, Dscp::default(), [0; 2], 0);
+    let mut marks = EcnMarking::Off;
     for field in fields(flow.value, NAME) {
         let field = field?;
         match field.tag {
@@ -378,6 +382,7 @@ fn flow_request(flow: &TaggedField<'_>) -> Result<FlowRequest, DecodeError> {
             }
             tag @ 8..=9 => ports[usize::from(tag - 8)] = field.u16("port")?,
             10 => stamps = field.u8("stamps")?,
+            11 => marks = marking::decode(&field)?,
             _ => {}
         }
     }
@@ -390,7 +395,7 @@ fn flow_request(flow: &TaggedField<'_>) -> Result<FlowRequest, DecodeError> {
         schedule,
     )
     .map_err(invalid)?;
-    spec.dscp = dscp;
+    (spec.dscp, spec.marking) = (dscp, marks);
     [spec.src_port, spec.dst_port] = ports;
     Ok(FlowRequest { spec, stamps: source_of(stamps) })
 }

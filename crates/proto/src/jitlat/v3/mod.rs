@@ -4,6 +4,7 @@
 mod feedback;
 mod fields;
 pub(crate) mod frame;
+mod marking;
 mod messages;
 mod rows;
 mod schedule;

@@ -11,7 +11,7 @@ use jitlat_core::session::HostFacts;
 use jitlat_core::so_far::{Latest, ReceivedSoFar};
 use jitlat_core::tcp::TcpMoment;
 use jitlat_core::{
-    Direction, Dscp, Flags, PacketRecord, Schedule, Span, Stamp, StampSource, TestSpec, Transport, WallTime,
+    Direction, Dscp, EcnMarking, Flags, PacketRecord, Schedule, Span, Stamp, StampSource, TestSpec, Transport, WallTime,
 };
 use proptest::option;
 use proptest::prelude::*;
@@ -73,10 +73,16 @@ fn spec() -> impl Strategy<Value = TestSpec> {
     let direction = prop_oneof![Just(Direction::Up), Just(Direction::Down)];
     let transport = prop_oneof![Just(Transport::Udp), Just(Transport::Tcp)];
     let shape = (1u64..1 << 31, 12u64..65_508, 1i64..1_000_000_000);
-    (direction, transport, shape, schedule, 0u32..64, any::<[u16; 2]>()).prop_map(
-        |(d, t, (n, l, p), s, dscp, ports)| {
+    let marking = prop_oneof![
+        Just(EcnMarking::Off),
+        Just(EcnMarking::Ect0),
+        Just(EcnMarking::Ect1),
+        any::<u64>().prop_map(|seed| EcnMarking::Both { seed }),
+    ];
+    (direction, transport, shape, schedule, (0u32..64, marking), any::<[u16; 2]>()).prop_map(
+        |(d, t, (n, l, p), s, (dscp, marking), ports)| {
             let mut spec = TestSpec::new(d, t, n, l, Span(p), s).unwrap();
-            spec.dscp = Dscp::new(dscp).unwrap();
+            (spec.dscp, spec.marking) = (Dscp::new(dscp).unwrap(), marking);
             [spec.src_port, spec.dst_port] = ports;
             spec
         },

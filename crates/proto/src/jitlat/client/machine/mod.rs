@@ -13,16 +13,17 @@ use crate::jitlat::auth::{ConnectionSide, NONCE_LEN, derive};
 use crate::jitlat::codec::Codec;
 use crate::jitlat::dialect::Dialect;
 use crate::jitlat::flow::{FlowId, FlowRole, ReceiveReport};
-use crate::jitlat::message::{DecodeError, FEEDBACK, Hello, Message, Nak, NakCode, Probe, VERSION, Welcome};
+use crate::jitlat::message::{DecodeError, FEEDBACK, Hello, MARKS, Message, Nak, NakCode, Probe, VERSION, Welcome};
 use crate::jitlat::recording::Recording;
 use crate::jitlat::seal::{KeyShare, SharedSecret};
 use crate::jitlat::session_table::SessionId;
 use crate::jitlat::stream::Finish;
 use crate::{Machine, Tick};
 use jitlat_core::session::HostFacts;
-use jitlat_core::{ClockProbe, Session, SteadyTime, TestSpec};
+use jitlat_core::{ClockProbe, Direction, Session, SteadyTime, TestSpec};
 use std::collections::VecDeque;
 
+const NO_MARKS: &str = "the server is too old to send packets with marks (--ecn): update it, or send to it without -R or -b";
 const NEEDS_KEY: &str = "the server requires a key: give it with --key-file";
 const SERVER_WITHOUT_KEY: &str =
     "the server has no key and cannot prove its identity: start it with --key-file, or omit the key here";
@@ -351,7 +352,8 @@ impl ClientMachine {
         self.outgoing.push_back(Message::Hello(Hello {
             min_version: VERSION,
             max_version: VERSION,
-            capabilities: if self.config.terms.feedback { FEEDBACK } else { 0 },
+            capabilities: if self.config.terms.feedback { FEEDBACK } else { 0 }
+                | if self.wants_marks() { MARKS } else { 0 },
             nonce,
             authenticate: self.config.terms.key.is_some(),
             share: self.config.terms.key.is_some().then(|| self.share().public()),
@@ -360,6 +362,12 @@ impl ClientMachine {
         self.hold = true;
         self.stage = ClientStage::Greeting;
         self.deadline = now.steady + self.config.timeout;
+    }
+
+    /// True if the server must send packets with marks, which servers of older versions would silently not do.
+    fn wants_marks(&self) -> bool {
+        let specs = &self.config.terms.specs;
+        specs.iter().any(|spec| spec.direction() == Direction::Down && spec.marking.is_on())
     }
 
     /// Returns this side's part of the agreement on a secret for encryption.
@@ -371,6 +379,9 @@ impl ClientMachine {
         if self.config.terms.dialect == Dialect::V3 && welcome.version != VERSION {
             let text = format!("the server chose version {}, this program speaks {VERSION}", welcome.version);
             return self.fail(ConversationFailure::Unsupported(text));
+        }
+        if self.wants_marks() && welcome.capabilities & MARKS == 0 {
+            return self.fail(ConversationFailure::Unsupported(NO_MARKS.to_owned()));
         }
         self.has_feedback = self.config.terms.feedback && welcome.capabilities & FEEDBACK != 0;
         if !self.streamed || self.collecting {

@@ -11,7 +11,7 @@ use crate::jitlat::dialect::{Dialect, sniff};
 use crate::jitlat::flow::{FlowCommand, FlowId, FlowRole};
 use crate::jitlat::limits::{LimitRefusal, ServerLimits, TransferLoad};
 use crate::jitlat::message::{
-    DecodeError, FEEDBACK, Fetch, Hello, Message, Nak, NakCode, Probe, VERSION, Welcome,
+    DecodeError, FEEDBACK, Fetch, Hello, MARKS, Message, Nak, NakCode, Probe, VERSION, Welcome,
 };
 use crate::jitlat::seal::{KeyShare, SharedSecret};
 use crate::jitlat::session_table::{FlowOutcome, Lookup, SessionId, SessionResults};
@@ -363,7 +363,7 @@ impl ServerMachine {
         });
         self.outgoing.push_back(Message::Welcome(Welcome {
             version: VERSION,
-            capabilities: if self.has_feedback { FEEDBACK } else { 0 },
+            capabilities: if self.has_feedback { FEEDBACK } else { 0 } | hello.capabilities & MARKS,
             nonce,
             authenticate,
             share,

@@ -1,0 +1,133 @@
+//! [`causes`] and [`conclusions`]: what the marks (ECN) of packets show. Every output uses them.
+
+use crate::causes::marks::{
+    MARK_RULES, MIN_BLOCKS, MIN_QUEUE_BLOCKS, MarkCase, are_losses_resolved, is_queue_seen,
+};
+use crate::sentences::marks as sentences;
+use jitlat_core::answer::{Answer, Cause, CauseId, Level, Severity, Verdict};
+use jitlat_core::ecn::Ecn;
+use jitlat_core::spec::Direction;
+use jitlat_core::summary::{MarkFigures, Summary};
+
+/// Largest difference of delays, in ns, that counts as none.
+const MAX_ALIKE_NS: i64 = 1_000_000;
+
+/// Returns the cases of a test: one for a one-way test; round trips and both directions for a two-way test.
+fn cases(summary: &Summary) -> Vec<(Option<Direction>, MarkCase<'_>)> {
+    let whole = summary.marks.as_deref().map(|figures| (None, MarkCase { figures, pdv: &summary.pdv }));
+    let directions = summary.two_way.iter().flat_map(|two_way| {
+        let of = [(Direction::Up, &two_way.up), (Direction::Down, &two_way.down)];
+        of.into_iter().filter_map(|(direction, result)| {
+            let result = result.as_ref()?;
+            let figures = result.marks.as_deref()?;
+            Some((Some(direction), MarkCase { figures, pdv: &result.pdv }))
+        })
+    });
+    whole.into_iter().chain(directions).collect()
+}
+
+/// Returns the causes that the marks of a test show, the most important first.
+pub(crate) fn causes(summary: &Summary) -> Vec<Cause> {
+    let cases = cases(summary);
+    let directions = cases.iter().any(|(direction, _)| direction.is_some());
+    let found = MARK_RULES.iter().flat_map(|rule| {
+        let of_rule = cases.iter().filter_map(|(direction, case)| {
+            let mut cause = (rule.find)(case)?;
+            (cause.direction, cause.to_s) = (*direction, duration(summary));
+            cause.packets = [0, summary.counts.sent.saturating_sub(1)];
+            Some(cause)
+        });
+        let mut of_rule: Vec<Cause> = of_rule.collect();
+        // The same queue shows in the round trips and in its direction.
+        if directions && of_rule.iter().any(|cause| cause.direction.is_some()) {
+            of_rule.retain(|cause| cause.direction.is_some());
+        }
+        of_rule
+    });
+    found.collect()
+}
+
+/// Returns the duration of a test, in seconds.
+fn duration(summary: &Summary) -> f64 {
+    summary.header.period.max(0) as f64 * summary.counts.sent as f64 / 1e9
+}
+
+/// Adds the causes to a verdict.
+pub(crate) fn add_causes(answer: &mut Answer, found: Vec<Cause>) {
+    for mut cause in found {
+        if cause.id == CauseId::EctDropped && answer.severity > Severity::Good {
+            // It explains the losses, so it comes first and has the severity of the verdict.
+            cause.severity = answer.severity;
+            answer.causes.insert(0, cause);
+        } else {
+            cause.severity = Severity::Good;
+            answer.causes.push(cause);
+        }
+    }
+}
+
+/// Returns the conclusions about the marks of a test: the causes, or else what is known and what is not.
+pub(crate) fn conclusions(summary: &Summary) -> Vec<Verdict> {
+    let found = causes(summary);
+    let cases = cases(summary);
+    let is_two_way = summary.two_way.is_some();
+    cases
+        .iter()
+        .map(|(direction, case)| {
+            let causes = found.iter().filter(|cause| cause.direction == *direction);
+            let mut parts: Vec<String> = causes.map(|cause| cause.because.clone()).collect();
+            let names = |id: CauseId| found.iter().any(|c| c.id == id && c.direction == *direction);
+            parts.extend(unexplained(case, is_two_way && direction.is_none(), names));
+            let whose = match direction {
+                Some(Direction::Up) => "up: ",
+                Some(Direction::Down) => "down: ",
+                None if is_two_way => "round trips: ",
+                None => "",
+            };
+            Verdict::new("marks", Level::Note, sentences::conclusion(&[format!("{whose}{}", parts.join("; "))]))
+        })
+        .collect()
+}
+
+/// Returns clauses about everything that no cause explains.
+fn unexplained(case: &MarkCase<'_>, round_trips: bool, names: impl Fn(CauseId) -> bool) -> Vec<String> {
+    let MarkFigures { received, delay, .. } = case.figures;
+    let mut parts = Vec::new();
+    match received {
+        _ if round_trips => {}
+        None => parts.push(sentences::NOT_REPORTED.to_owned()),
+        Some(received) => {
+            let all: u64 = Ecn::ALL.iter().map(|sent| received[*sent].total()).sum();
+            let unchanged: u64 = Ecn::ALL.iter().map(|sent| received[*sent][*sent]).sum();
+            if all > 0 && unchanged == all {
+                parts.push(sentences::UNCHANGED.to_owned());
+            }
+        }
+    }
+    if case.figures.marking.is_interleaved()
+        && let Some(sent) = case.figures.sent
+        && !names(CauseId::EctDropped)
+    {
+        parts.push(match are_losses_resolved(case.figures) {
+            true => sentences::LOSSES_ALIKE.to_owned(),
+            false => {
+                let fewest = Ecn::ALL.iter().map(|mark| sent[*mark]).min().unwrap_or(0);
+                sentences::losses_not_resolved(fewest, MIN_BLOCKS)
+            }
+        });
+    }
+    if let Some(delay) = delay.as_ref().filter(|_| !names(CauseId::DualQueue)) {
+        let is_queue = is_queue_seen(case.pdv) || delay.difference_in_queue.blocks >= MIN_QUEUE_BLOCKS;
+        parts.push(match delay.difference.interval_ns {
+            Some(_) if delay.blocks >= MIN_BLOCKS && !is_queue => sentences::NO_QUEUE.to_owned(),
+            Some(interval @ [low, high]) if delay.blocks >= MIN_BLOCKS => {
+                match low.abs().max(high.abs()) <= MAX_ALIKE_NS {
+                    true => sentences::delays_alike(interval),
+                    false => sentences::difference_not_resolved(interval),
+                }
+            }
+            _ => sentences::delays_not_resolved(delay.blocks, MIN_BLOCKS),
+        });
+    }
+    parts
+}
