@@ -2,32 +2,39 @@
 //! missing acknowledgements, coarse times. Each kind is tested with a few seeds, with 200 if `JITLAT_FULL=1`, or with the
 //! number in `JITLAT_CAPTURES`.
 
+use jitlat_core::Span;
 use jitlat_core::answer::{CauseId, Severity};
 use jitlat_instruments::Stop;
 use jitlat_instruments::TcpCaptures;
 use jitlat_instruments::passive::{CaptureEvent, CaptureSource, Passive, one_point};
 use jitlat_passive::CapturePoint;
+use jitlat_passive::recording::RecordedStep;
 use jitlat_passive::tcp::{TcpResult, answer};
 use std::io::Cursor;
 use std::path::PathBuf;
 
-const US: i64 = 1_000;
-const MS: i64 = 1_000_000;
-const SECOND: i64 = 1_000_000_000;
+pub(super) const US: i64 = 1_000;
+pub(super) const MS: i64 = 1_000_000;
+pub(super) const SECOND: i64 = 1_000_000_000;
 const BEGIN: i64 = 1_700_000_000 * SECOND;
 
 /// Returns the number of seeds with which each kind of capture is tested.
-fn seeds() -> u64 {
+pub(super) fn seeds() -> u64 {
     let asked = std::env::var("JITLAT_CAPTURES").ok().and_then(|number| number.parse().ok());
     let full = std::env::var_os("JITLAT_FULL").is_some_and(|value| value == "1");
     asked.unwrap_or(if full { 200 } else { 6 })
 }
 
+/// True if the size of a clock step of `by` ns was found with the stated error, which is at most 60 ms.
+pub(super) fn is_as_stated(found: Span, error: Option<Span>, by: i64) -> bool {
+    error.is_some_and(|error| error.0 <= 60 * MS && (found.0 - by).abs() <= error.0)
+}
+
 /// Random numbers (SplitMix64) that depend only on the seed.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    pub(super) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -35,11 +42,11 @@ impl Random {
         z ^ z >> 31
     }
 
-    fn within(&mut self, from: i64, to: i64) -> i64 {
+    pub(super) fn within(&mut self, from: i64, to: i64) -> i64 {
         from + (self.next() % (to - from) as u64) as i64
     }
 
-    fn one_of<T: Copy>(&mut self, list: &[T]) -> T {
+    pub(super) fn one_of<T: Copy>(&mut self, list: &[T]) -> T {
         list[self.next() as usize % list.len()]
     }
 }
@@ -64,13 +71,13 @@ struct Segment {
 
 /// Form in which segments are written.
 #[derive(Clone, Copy, Debug)]
-struct Form {
-    v6: bool,
+pub(super) struct Form {
+    pub(super) v6: bool,
     /// True if the hosts number their IPv4 packets.
-    numbered: bool,
+    pub(super) numbered: bool,
 }
 
-fn ip(form: Form, up: bool, protocol: u8, ident: u16, ttl: u8, transport: &[u8]) -> Vec<u8> {
+pub(super) fn ip(form: Form, up: bool, protocol: u8, ident: u16, ttl: u8, transport: &[u8]) -> Vec<u8> {
     let (a, b) = if up { (1, 2) } else { (2, 1) };
     if form.v6 {
         let mut v = vec![0x60, 0, 0, 0];
@@ -172,7 +179,7 @@ fn upload(random: &mut Random, stamps: bool) -> Upload {
 }
 
 /// Returns a capture file with timestamps in nanoseconds.
-fn pcap(link: u32, frames: &[(i64, Vec<u8>)]) -> Vec<u8> {
+pub(super) fn pcap(link: u32, frames: &[(i64, Vec<u8>)]) -> Vec<u8> {
     let mut v: Vec<u8> =
         [0xa1b2_3c4du32, 2 | 4 << 16, 0, 0, 262_144, link].iter().flat_map(|w| w.to_le_bytes()).collect();
     for (at, data) in frames {
@@ -192,8 +199,8 @@ fn analysed(link: u32, frames: &[(i64, Vec<u8>)]) -> TcpResult {
     TcpCaptures::default().analyse(&[path], &Stop::new(), &mut nobody).unwrap()
 }
 
-const RAW: u32 = 101;
-const ETHERNET: u32 = 1;
+pub(super) const RAW: u32 = 101;
+pub(super) const ETHERNET: u32 = 1;
 
 /// Asserts the results that every upload must have, however it was recorded.
 fn assert_upload(r: &TcpResult, upload: &Upload, seed: u64, kind: &str) {
@@ -239,6 +246,9 @@ fn a_clock_that_was_set_back_is_named_and_nothing_else() {
             .filter_map(|cause| cause.magnitude_ns)
             .collect();
         assert!(clocks.len() == 1 && (clocks[0] - by).abs() < 60 * MS, "seed {seed}: {by}, {clocks:?}");
+        let steps = &r.first.recording.steps;
+        let found = steps.len() == 1 && is_as_stated(steps[0].by_ns, steps[0].error_ns, by);
+        assert!(found, "seed {seed}: {by}, {steps:?}");
     }
 }
 
@@ -258,7 +268,7 @@ fn a_clock_that_was_set_forward_is_found_by_timestamps() {
         let r = analysed(RAW, &frames);
         assert_upload(&r, &upload, seed, "set forward");
         let steps = &r.first.recording.steps;
-        let found = steps.len() == 1 && (steps[0].by_ns.0 - by).abs() < 60 * MS;
+        let found = steps.len() == 1 && is_as_stated(steps[0].by_ns, steps[0].error_ns, by);
         assert!(found, "seed {seed}: {by}, {steps:?}");
     }
 }
@@ -366,7 +376,8 @@ fn a_clock_that_was_set_forward_is_found_by_what_is_sent_at_regular_intervals() 
         let mut set = all.clone();
         set.iter_mut().skip(middle).for_each(|f| f.0 += by);
         let found = steps(&set);
-        let right = matches!(found[..], [step] if step.proven && (step.by_ns.0 - by).abs() < 2 * MS);
+        let is_right = |step: &RecordedStep| step.proven && is_as_stated(step.by_ns, step.error_ns, by);
+        let right = matches!(&found[..], [step] if is_right(step));
         assert!(right, "seed {seed}: {by}, {found:?}");
         // The recording pauses: packets are missing, or are delayed and recorded all at once.
         let pause = 2 * SECOND..2 * SECOND + random.within(110, 900) * MS;
@@ -380,7 +391,7 @@ fn a_clock_that_was_set_forward_is_found_by_what_is_sent_at_regular_intervals() 
 }
 
 /// Returns `packet` inside a tunnel of this kind.
-fn wrapped(kind: &str, packet: &[u8], v6: bool) -> Vec<u8> {
+pub(super) fn wrapped(kind: &str, packet: &[u8], v6: bool) -> Vec<u8> {
     let outer = Form { v6: false, numbered: true };
     let ethertype: [u8; 2] = if v6 { [0x86, 0xdd] } else { [8, 0] };
     let bridged = [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1][..], &ethertype, packet].concat();
@@ -418,7 +429,7 @@ fn wrapped(kind: &str, packet: &[u8], v6: bool) -> Vec<u8> {
     }
 }
 
-const TUNNELS: [&str; 13] = [
+pub(super) const TUNNELS: [&str; 13] = [
     "vxlan",
     "geneve",
     "gtp-u",
@@ -589,7 +600,7 @@ fn a_clock_of_one_of_two_points_is_corrected() {
         let steps = r.clock_steps();
         let context = format!("seed {seed}, {point:?} {by}: {steps:?}");
         assert!(steps.len() == 1 && steps[0].point == point, "{context}");
-        assert!((steps[0].by_ns.0 - by).abs() < 25 * MS, "{context}");
+        assert!(is_as_stated(steps[0].by_ns, steps[0].error_ns, by), "{context}");
         let counts = [&r.summary.out.counts, &r.summary.back.counts].map(|c| (c.matched, c.lost));
         assert_eq!(counts, [(400, 0); 2], "{context}");
         for (way, delay) in [&r.summary.out, &r.summary.back].into_iter().zip(delays) {

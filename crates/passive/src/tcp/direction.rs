@@ -1,5 +1,6 @@
 //! [`DirectionState`]: one direction of a connection at the capture point.
 
+use super::course::RoundTripCourse;
 use super::delay_causes::DeliveryHistory;
 use super::event::{EventKind, TcpEvent};
 use super::figures::{DirectionFigures, DirectionStatus};
@@ -474,12 +475,17 @@ impl DirectionState {
         let is_share = |n: u64| n * SYSTEMATIC_COPIES >= self.figures.segments;
         let is_systematic = is_share(self.same) || twice >= MIN_COPIES && is_share(twice);
         let [made, met] = if is_systematic { [twice, 0] } else { [0, twice] };
+        let course = self.round_trips.course();
+        let changes = course.map_or_else(|| self.figures.rtt_changes.clone(), RoundTripCourse::changes);
+        let above = course.filter(|_| !changes.is_empty()).map(|course| Span(course.above_levels(&changes)));
         DirectionFigures {
             copies: self.figures.copies + made,
             duplicates: met,
             unfilled_gaps: self.gaps.unfilled(),
             rtt_ack_ns: by_ack.or(self.figures.rtt_ack_ns),
             rtt_timestamp_ns: by_timestamp.or(self.figures.rtt_timestamp_ns),
+            rtt_changes: changes,
+            rtt_above_changes_ns: above.or(self.figures.rtt_above_changes_ns),
             ..self.figures.clone()
         }
     }

@@ -4,6 +4,7 @@
 mod answer;
 mod between;
 mod connection;
+mod course;
 mod delay_causes;
 mod direction;
 mod event;
@@ -25,6 +26,7 @@ mod window;
 pub use answer::{TcpDirection, answer, below_resolution, directions};
 pub use between::{BetweenPoints, Comparison, DirectionBetween, are_clients_at_monitor, put_together};
 pub use connection::ObservedConnection;
+pub use course::RoundTripChange;
 pub use delay_causes::{
     CaptureSide, CauseShare, DelayCause, DelayCauses, DeliveryHistory, ObservedRecord, RecordFraming,
     SegmentTimes,

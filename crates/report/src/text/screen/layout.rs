@@ -273,9 +273,14 @@ pub(super) fn show(screen: &Screen, options: &TextOptions) -> String {
     text
 }
 
-/// Returns the verdicts: two rows each for up to two verdicts, one row each for more.
+/// Returns the verdicts. With up to four of them, as two points have for both directions of a call, a verdict that needs
+/// two rows gets them; with two, three rows.
 fn leads(screen: &Screen, width: usize) -> Vec<TextRow> {
-    let most = if screen.lead.len() <= 2 { 2 } else { 1 };
+    let most = match screen.lead.len() {
+        ..=2 => 3,
+        3..=4 => 2,
+        _ => 1,
+    };
     let mut rows = Vec::new();
     for (level, text) in screen.lead.iter().take(MAX_STREAMS) {
         rows.extend(leading(text, Some(mark(*level).1), most, width));
