@@ -1,7 +1,7 @@
 //! Captures of calls with known faults of the path, known pauses of the senders, and known effects of the recording. Each
 //! kind is tested with as many seeds as the captures of [`super::odd_captures`].
 
-use super::odd_captures::{
+use super::made_captures::{
     ETHERNET, Form, MS, RAW, Random, SECOND, TUNNELS, US, ip, is_as_stated, pcap, seeds, wrapped,
 };
 use jitlat_core::Direction;
@@ -128,7 +128,8 @@ fn side(random: &mut Random, up: bool, form: Form) -> (Frames, Truth) {
                 truth.events += u64::from(from == 0);
                 let timestamp = sender.timestamp.wrapping_sub(from * ticks);
                 let lasts = ((from + 1) * ticks) as u16;
-                let body = [5, if from > 4 { 0x8a } else { 10 }, lasts.to_be_bytes()[0], lasts.to_be_bytes()[1]];
+                let body =
+                    [5, if from > 4 { 0x8a } else { 10 }, lasts.to_be_bytes()[0], lasts.to_be_bytes()[1]];
                 sender.packet(EVENT, from == 0, timestamp, &body)
             }
             false => sender.packet(sender.payload_type, marker, sender.timestamp, &[k as u8; 80]),
@@ -238,8 +239,7 @@ fn a_clock_that_was_set_during_a_call_is_named_and_its_step_corrected() {
         let r = analysed(RAW, &frames);
         let steps = &r.result.recording.steps;
         let context = format!("seed {seed}, {by}: {steps:?}");
-        let is_right =
-            matches!(&steps[..], [s] if s.proven && is_as_stated(s.by_ns, s.error_ns, by));
+        let is_right = matches!(&steps[..], [s] if s.proven && is_as_stated(s.by_ns, s.error_ns, by));
         assert!(is_right, "{context}");
         assert_call(&r, truth, &context);
     }

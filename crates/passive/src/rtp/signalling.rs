@@ -259,16 +259,7 @@ impl<'a> SipMessage<'a> {
         let tag = |value: &'a str| value.split(';').find_map(|p| p.trim().strip_prefix("tag="));
         let (from_tag, is_within_call) = (tag(from).unwrap_or_default(), tag(to).is_some());
         let is_known = !call_id.is_empty() && call_id.len() <= MAX_NAME && from_tag.len() <= MAX_NAME;
-        is_known.then_some(SipMessage {
-            method,
-            status,
-            call_id,
-            from,
-            from_tag,
-            to,
-            is_within_call,
-            body,
-        })
+        is_known.then_some(SipMessage { method, status, call_id, from, from_tag, to, is_within_call, body })
     }
 }
 

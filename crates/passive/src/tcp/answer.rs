@@ -147,7 +147,7 @@ fn changes(
         let seconds = |change: &RoundTripChange| (change.at_ns - begin).0 as f64 / 1e9;
         let (from, by) = (seconds(change), change.by().0);
         let because = format!(
-            "{} at {from:.1} s: the smallest round trip changed at once from {} to {}, with as little variation after it as before, so it is no queue",
+            "{} at {from:.1} s: the smallest round trip changed at once from {} to {}, with as little variation after it as before, so it is not a queue",
             describe_change(change),
             time(change.before_ns.0 as f64),
             time(change.after_ns.0 as f64)

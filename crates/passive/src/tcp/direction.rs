@@ -1,12 +1,12 @@
 //! [`DirectionState`]: one direction of a connection at the capture point.
 
-use super::course::RoundTripCourse;
 use super::delay_causes::DeliveryHistory;
 use super::event::{EventKind, TcpEvent};
 use super::figures::{DirectionFigures, DirectionStatus};
 use super::flight::{Flight, InFlight};
 use super::gaps::{OpenGaps, SequenceGap};
 use super::history::DeliveredSegments;
+use super::round_trip_history::RoundTripHistory;
 use super::round_trips::{MIN_TIMEOUT, RoundTrips};
 use super::segment::{FIN, RST, SYN, TcpSegment};
 use super::window::{TcpWindow, WindowChange, lasted};
@@ -475,9 +475,10 @@ impl DirectionState {
         let is_share = |n: u64| n * SYSTEMATIC_COPIES >= self.figures.segments;
         let is_systematic = is_share(self.same) || twice >= MIN_COPIES && is_share(twice);
         let [made, met] = if is_systematic { [twice, 0] } else { [0, twice] };
-        let course = self.round_trips.course();
-        let changes = course.map_or_else(|| self.figures.rtt_changes.clone(), RoundTripCourse::changes);
-        let above = course.filter(|_| !changes.is_empty()).map(|course| Span(course.above_levels(&changes)));
+        let history = self.round_trips.history();
+        let changes = history.map_or_else(|| self.figures.rtt_changes.clone(), RoundTripHistory::changes);
+        let above =
+            history.filter(|_| !changes.is_empty()).map(|history| Span(history.above_levels(&changes)));
         DirectionFigures {
             copies: self.figures.copies + made,
             duplicates: met,

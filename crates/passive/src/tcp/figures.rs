@@ -1,7 +1,7 @@
 //! [`DirectionFigures`]: final statistics of one direction's data; [`DirectionStatus`]: its current state.
 
-use super::course::RoundTripChange;
 use super::event::EventKind;
+use super::round_trip_history::RoundTripChange;
 use crate::SpreadFigures;
 use jitlat_core::time::Span;
 use serde::{Deserialize, Serialize};

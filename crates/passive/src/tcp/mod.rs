@@ -4,7 +4,6 @@
 mod answer;
 mod between;
 mod connection;
-mod course;
 mod delay_causes;
 mod direction;
 mod event;
@@ -16,6 +15,7 @@ mod notes;
 mod part;
 mod recent;
 mod result;
+mod round_trip_history;
 mod round_trips;
 mod rounds;
 mod segment;
@@ -26,7 +26,6 @@ mod window;
 pub use answer::{TcpDirection, answer, below_resolution, directions};
 pub use between::{BetweenPoints, Comparison, DirectionBetween, are_clients_at_monitor, put_together};
 pub use connection::ObservedConnection;
-pub use course::RoundTripChange;
 pub use delay_causes::{
     CaptureSide, CauseShare, DelayCause, DelayCauses, DeliveryHistory, ObservedRecord, RecordFraming,
     SegmentTimes,
@@ -35,6 +34,7 @@ pub use event::{DirectedEvent, EventKind, TcpEvent};
 pub use figures::{DirectionFigures, DirectionStatus};
 pub use part::{ConnectionShare, ConnectionsPart, FoundConnection, FoundEvent, PointPair, PointRead};
 pub use result::{PathRoundTrips, TcpPoint, TcpResult};
+pub use round_trip_history::RoundTripChange;
 pub use rounds::{SegmentRound, SegmentRounds};
 pub use segment::TcpSegment;
 pub use verdict::explain_delays;

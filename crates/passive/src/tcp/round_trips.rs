@@ -1,6 +1,6 @@
 //! [`RoundTrips`]: round trips between capture point and receiver, by acknowledgements and by timestamps.
 
-use super::course::RoundTripCourse;
+use super::round_trip_history::RoundTripHistory;
 use crate::{SpanSpread, SpreadFigures};
 use jitlat_core::time::{Span, WallTime};
 use std::collections::VecDeque;
@@ -26,7 +26,7 @@ pub(super) struct RoundTrips {
     by_ack: SpanSpread,
     by_timestamp: SpanSpread,
     /// Round trips by both measures, in the order of time.
-    course: RoundTripCourse,
+    history: RoundTripHistory,
     /// Timestamps of segments, and the time at which each was first sent.
     echoes: VecDeque<(u32, WallTime)>,
     least: Option<Span>,
@@ -45,7 +45,7 @@ impl Default for RoundTrips {
         RoundTrips {
             by_ack: SpanSpread::of_flow(),
             by_timestamp: SpanSpread::of_flow(),
-            course: RoundTripCourse::default(),
+            history: RoundTripHistory::default(),
             echoes: VecDeque::new(),
             least: None,
             opening: [None; 2],
@@ -131,7 +131,7 @@ impl RoundTrips {
     }
 
     fn note(&mut self, at: WallTime, rtt: Span) {
-        self.course.push(at, rtt.0);
+        self.history.push(at, rtt.0);
         self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
         let r = rtt.0 as f64;
         self.smoothed = Some(match self.smoothed {
@@ -157,9 +157,9 @@ impl RoundTrips {
         self.newest.map(|n| n.filter(|n| n.0 == at).map(|n| n.1))
     }
 
-    /// Returns the course of the round trips; `None` if an acknowledgement may have waited for data.
-    pub(super) fn course(&self) -> Option<&RoundTripCourse> {
-        self.is_bounded.then_some(&self.course)
+    /// Returns the round trips in the order of time; `None` if an acknowledgement may have waited for data.
+    pub(super) fn history(&self) -> Option<&RoundTripHistory> {
+        self.is_bounded.then_some(&self.history)
     }
 
     /// Statistics by acknowledgement and by timestamp.

@@ -41,7 +41,8 @@ fn one(t: &mut String, k: usize, call: &RtpCall, r: &RtpResult) {
     let [caller, called] = call.ends(&r.streams);
     let _ = writeln!(t, "\ncall {}: {caller} and {called}", k + 1);
     if let Some(s) = &call.signalling {
-        let (how, at) = s.invited.map_or(("invitation not recorded, first message", s.began), |at| ("invited", at));
+        let (how, at) =
+            s.invited.map_or(("invitation not recorded, first message", s.began), |at| ("invited", at));
         let _ = writeln!(t, "  Call-ID {}, {how} {}", s.call_id, units::utc_date(at));
         if let Some((answered, invited)) = s.answered.zip(s.invited) {
             let _ = writeln!(t, "  answered after {}", units::eng4((answered - invited).0));

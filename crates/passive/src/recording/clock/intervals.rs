@@ -176,9 +176,7 @@ impl Intervals {
                 let error = self.back(by).map(|s| apart(s).saturating_add(s.variation())).max();
                 StepSize { by: step, error }
             }
-            None => {
-                StepSize { by: by.saturating_sub(median(gaps.collect()).unwrap_or(0)), error: None }
-            }
+            None => StepSize { by: by.saturating_sub(median(gaps.collect()).unwrap_or(0)), error: None },
         }
     }
 }

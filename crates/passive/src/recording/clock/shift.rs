@@ -122,9 +122,8 @@ impl Shift {
         };
         let both = self.senders.iter().any(|a| self.senders.iter().any(|b| a.is_opposite(b)));
         let is_step = both && by.saturating_abs() >= MIN_SHIFT && !self.is_refuted();
-        let apart = |s: &Shifted| {
-            s.median().saturating_sub(by).saturating_abs().saturating_add(s.before.spread)
-        };
+        let apart =
+            |s: &Shifted| s.median().saturating_sub(by).saturating_abs().saturating_add(s.before.spread);
         let size = StepSize { by, error: self.senders.iter().map(apart).max() };
         (is_step && self.senders.iter().all(agrees)).then_some(size)
     }

@@ -543,6 +543,19 @@ mod tests {
     }
 
     #[test]
+    fn verdicts_of_two_points_are_not_cut() {
+        let long = "packets waited up to 155 ms in a queue, from 14.1 s to 26.0 s (12 more); set a buffer of 158 ms.";
+        let of = |n: usize| {
+            let lead =
+                (0..n).map(|k| (jitlat_core::summary::Level::Poor, format!("Up {k}, between: Poor: {long}")));
+            leads(&Screen { lead: lead.collect(), ..Screen::default() }, 80)
+        };
+        let whole = |n: usize| of(n).iter().filter(|row| row.0[0].0.ends_with("a buffer of 158 ms.")).count();
+        assert_eq!([1, 2, 3, 4].map(whole), [1, 2, 3, 4]);
+        assert_eq!((of(4).len(), of(5).len()), (8, 5));
+    }
+
+    #[test]
     fn a_command_is_never_cut() {
         assert_eq!(shown("jitlat -f a.log -v"), ["jitlat -f a.log -v  # every figure"]);
         let long =

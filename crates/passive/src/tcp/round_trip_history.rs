@@ -1,4 +1,4 @@
-//! [`RoundTripCourse`]: the course of the round trips of one direction's data, in bounded memory, and the moments at which
+//! [`RoundTripHistory`]: the round trips of one direction's data, in bounded memory, and the moments at which
 //! the path became longer or shorter. A queue grows and shrinks with the traffic; another path changes all round trips
 //! at once, and they vary afterwards as they did before.
 
@@ -63,15 +63,15 @@ impl Group {
 
 /// Round trips in the order in which they were measured.
 #[derive(Debug)]
-pub(super) struct RoundTripCourse {
+pub(super) struct RoundTripHistory {
     groups: Vec<Group>,
     /// Number of round trips per group.
     each: u32,
 }
 
-impl Default for RoundTripCourse {
-    fn default() -> RoundTripCourse {
-        RoundTripCourse { groups: Vec::new(), each: 1 }
+impl Default for RoundTripHistory {
+    fn default() -> RoundTripHistory {
+        RoundTripHistory { groups: Vec::new(), each: 1 }
     }
 }
 
@@ -81,7 +81,7 @@ fn median(mut values: Vec<i64>) -> i64 {
     values.get(values.len() / 2).copied().unwrap_or(0)
 }
 
-impl RoundTripCourse {
+impl RoundTripHistory {
     /// Adds a round trip of `rtt` ns that was measured at `at`.
     #[inline]
     pub(super) fn push(&mut self, at: WallTime, rtt: i64) {
@@ -167,9 +167,7 @@ impl RoundTripCourse {
         let (near, far) = if high > low { (of_before, of_after) } else { (of_after, of_before) };
         // All round trips are on their level, and those of the longer path vary no more than those of the shorter one.
         let returns = |groups: &[Group]| {
-            groups.iter().any(|g| {
-                g.least.saturating_sub(if high > low { low } else { high }) < size / 2
-            })
+            groups.iter().any(|g| g.least.saturating_sub(if high > low { low } else { high }) < size / 2)
         };
         let longer = if high > low { after } else { before };
         let is_queue = far > near.saturating_mul(2).max(size / 4);
@@ -195,10 +193,10 @@ mod tests {
 
     /// Returns the changes of `n` round trips, one every `every` ns.
     fn of(n: i64, every: i64, rtt: impl Fn(i64) -> i64) -> Vec<(i64, i64)> {
-        let mut course = RoundTripCourse::default();
-        (0..n).for_each(|k| course.push(WallTime(k * every), rtt(k)));
-        assert!(course.groups.len() <= MAX_GROUPS);
-        course.changes().iter().map(|c| (c.at_ns.0 / SECOND, c.by().0 / MS)).collect()
+        let mut history = RoundTripHistory::default();
+        (0..n).for_each(|k| history.push(WallTime(k * every), rtt(k)));
+        assert!(history.groups.len() <= MAX_GROUPS);
+        history.changes().iter().map(|c| (c.at_ns.0 / SECOND, c.by().0 / MS)).collect()
     }
 
     /// Jitter of up to 2 ms.
@@ -213,14 +211,21 @@ mod tests {
             let third = |k: i64, by: i64| if k < n / 3 { 0 } else { by };
             for by in [10, 30, 200] {
                 let found = of(n, every, |k| 20 * MS + jitter(k) + third(k, by * MS));
-                assert!(matches!(found[..], [(9..=10, size)] if (size - by).abs() <= 2), "{n} {by}: {found:?}");
+                assert!(
+                    matches!(found[..], [(9..=10, size)] if (size - by).abs() <= 2),
+                    "{n} {by}: {found:?}"
+                );
                 let found = of(n, every, |k| 250 * MS + jitter(k) - third(k, by * MS));
-                assert!(matches!(found[..], [(9..=10, size)] if (size + by).abs() <= 2), "{n} {by}: {found:?}");
+                assert!(
+                    matches!(found[..], [(9..=10, size)] if (size + by).abs() <= 2),
+                    "{n} {by}: {found:?}"
+                );
             }
             assert_eq!(of(n, every, |k| 20 * MS + jitter(k)), []);
         }
         // There and back.
-        let found = of(600, 50 * MS, |k| 20 * MS + jitter(k) + if (200..400).contains(&k) { 40 * MS } else { 0 });
+        let found =
+            of(600, 50 * MS, |k| 20 * MS + jitter(k) + if (200..400).contains(&k) { 40 * MS } else { 0 });
         assert!(matches!(found[..], [(9..=10, 38..=42), (19..=20, -42..=-38)]), "{found:?}");
     }
 
@@ -241,11 +246,11 @@ mod tests {
 
     #[test]
     fn the_rest_is_what_a_queue_adds_to_either_level() {
-        let mut course = RoundTripCourse::default();
+        let mut history = RoundTripHistory::default();
         let rtt = |k: i64| 20 * MS + if k < 100 { 0 } else { 50 * MS } + k % 5 * MS;
-        (0..300).for_each(|k| course.push(WallTime(k * 50 * MS), rtt(k)));
-        let changes = course.changes();
+        (0..300).for_each(|k| history.push(WallTime(k * 50 * MS), rtt(k)));
+        let changes = history.changes();
         assert_eq!(changes.len(), 1);
-        assert!((MS..=3 * MS).contains(&course.above_levels(&changes)));
+        assert!((MS..=3 * MS).contains(&history.above_levels(&changes)));
     }
 }
