@@ -60,7 +60,12 @@ impl Sides {
     }
 
     fn direction_of(&self, g: &PacketPreview) -> Option<Direction> {
-        self.between(bits(g.src), bits(g.dst))
+        self.from_to(g.src, g.dst)
+    }
+
+    /// Returns the direction of packets from `src` to `dst`; `None` if these addresses are not on the two sides.
+    pub(super) fn from_to(&self, src: IpAddr, dst: IpAddr) -> Option<Direction> {
+        self.between(bits(src), bits(dst))
     }
 }
 

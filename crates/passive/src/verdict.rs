@@ -2,7 +2,7 @@
 
 use super::CapturePoint;
 use super::pipeline::{CaptureFacts, PointStep};
-use super::recording::describe_step;
+use super::recording::{describe_error, describe_step};
 use super::{IdentityFields, IdentityRule, MatchPlan, MatchedFigures, PassiveResult};
 use crate::numbers::count;
 use jitlat_core::answer::{Cause, CauseId, Severity};
@@ -179,7 +179,12 @@ impl PassiveResult {
         let mut steps: Vec<PointStep> = Vec::new();
         for (facts, point) in self.captures.iter().zip(points) {
             let proven = facts.recording.steps.iter().filter(|step| step.proven);
-            steps.extend(proven.map(|step| PointStep { point, at: step.at, by_ns: step.by_ns }));
+            steps.extend(proven.map(|step| PointStep {
+                point,
+                at: step.at,
+                by_ns: step.by_ns,
+                error_ns: step.error_ns,
+            }));
         }
         for step in &self.clock_steps {
             // The rest of a step that was corrected already does not count as another one.
@@ -235,7 +240,7 @@ impl PassiveResult {
 
 fn describe_point_step(step: &PointStep) -> String {
     let how = if step.by_ns.0 < 0 { "back" } else { "forward" };
-    let size = units::eng3(step.by_ns.0.saturating_abs() as f64);
+    let size = units::eng3(step.by_ns.0.saturating_abs() as f64) + &describe_error(step.error_ns);
     format!("the clock of the {} capture was set {how} by {size}", POINTS[step.point as usize])
 }
 

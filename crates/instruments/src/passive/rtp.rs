@@ -344,7 +344,8 @@ impl RtpOutcome {
             .iter()
             .map(|step| {
                 let point = if step.point == CapturePoint::Reference { "first" } else { "second" };
-                (RecordedStep { at: step.at, by_ns: step.by_ns, proven: true }, point)
+                let PointStep { at, by_ns, error_ns, .. } = *step;
+                (RecordedStep { at, by_ns, error_ns, proven: true }, point)
             })
             .collect();
         let steps = steps.chain(found.iter().map(|(step, point)| (step, *point)));

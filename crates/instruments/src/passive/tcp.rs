@@ -82,15 +82,18 @@ impl TcpCaptures {
         stop: &Stop,
         observer: &mut dyn CaptureObserver,
     ) -> Result<ConnectionsPart, PassiveError> {
-        let between = match captures {
-            [a, b] if !self.one_point && !self.follow => self.join([a, b], stop, observer)?,
+        let joined = match captures {
+            [a, b] if !self.one_point && !self.follow => self.join_in_order([a, b], stop, observer)?,
             _ => None,
         };
-        let mut found = ConnectionsPart::new(self.share.unwrap_or(ConnectionShare::ALL), self.filter());
-        let joined = match between {
-            Some(joined) => Some(self.order(joined, captures, stop)?),
-            None => None,
+        // If addresses are translated, the captures were joined again in the order of the points.
+        let is_reversed = joined.as_ref().is_some_and(|joined| joined.is_reversed);
+        let in_order: Vec<PathBuf> = match is_reversed {
+            true => captures.iter().rev().cloned().collect(),
+            false => captures.to_vec(),
         };
+        let captures = &in_order[..];
+        let mut found = ConnectionsPart::new(self.share.unwrap_or(ConnectionShare::ALL), self.filter());
         let is_exchanged = joined.as_ref().is_some_and(|joined| joined.is_exchanged);
         let is_rewritten = joined.is_none() && self.are_rewritten(captures, stop)?;
         let own = match (&joined, is_exchanged) {
@@ -132,6 +135,7 @@ impl TcpCaptures {
                     std::mem::swap(&mut sides.reference, &mut sides.monitor);
                 }
             }
+            pair.is_exchanged |= is_reversed;
             if self.share.is_some() && pair.is_translated() {
                 return Err(PassiveError::TranslatedParts);
             }
@@ -177,16 +181,48 @@ impl TcpCaptures {
     fn order(
         &self,
         joined: PassiveResult,
-        captures: &[PathBuf],
+        second: &PathBuf,
         stop: &Stop,
     ) -> Result<OrderedPoints, PassiveError> {
-        let second = self.read(&captures[1..], stop, &mut Unobserved)?;
+        let second = self.read(std::slice::from_ref(second), stop, &mut Unobserved)?;
         let flows = joined.flows.as_deref().unwrap_or_default();
         let connections: Vec<_> = second.connections.iter().map(|f| f.connection.clone()).collect();
         let is_known = self.share.is_none() && !joined.plan.direction_assumed;
-        let is_exchanged = is_known && are_clients_at_monitor(&connections, flows).unwrap_or(false);
+        let at_monitor = || are_clients_at_monitor(&connections, flows, &joined.plan.sides[1]);
+        let is_exchanged = is_known && at_monitor().unwrap_or(false);
         let second = (!is_exchanged).then_some(second);
-        Ok(OrderedPoints { joined, is_exchanged, second })
+        Ok(OrderedPoints { joined, is_exchanged, is_reversed: false, second })
+    }
+
+    /// Matches the packets of two captures, and finds the order of the points; `None` if the captures have no packets in
+    /// common. Flows have the addresses of the reference point. If these are translated, and the clients are at the
+    /// monitor point, the captures are therefore matched again, in the other order.
+    fn join_in_order(
+        &self,
+        [a, b]: [&PathBuf; 2],
+        stop: &Stop,
+        observer: &mut dyn CaptureObserver,
+    ) -> Result<Option<OrderedPoints>, PassiveError> {
+        // Pairs of the wrong order must not reach the observer.
+        let once = TcpCaptures { matched: false, ..self.clone() };
+        let Some(joined) = once.join([a, b], stop, &mut Unobserved)? else { return Ok(None) };
+        let is_translated = joined.plan.sides[0] != joined.plan.sides[1];
+        let ordered = self.order(joined, b, stop)?;
+        let is_reversed = ordered.is_exchanged && is_translated;
+        if !is_reversed && !self.matched {
+            return Ok(Some(ordered));
+        }
+        let in_order = if is_reversed { [b, a] } else { [a, b] };
+        let Some(joined) = self.join(in_order, stop, observer)? else { return Ok(None) };
+        Ok(Some(match is_reversed {
+            true => OrderedPoints {
+                joined,
+                is_exchanged: false,
+                is_reversed,
+                second: Some(self.read(std::slice::from_ref(a), stop, &mut Unobserved)?),
+            },
+            false => OrderedPoints { joined, ..ordered },
+        }))
     }
 
     /// Joins the results of all parts.
@@ -406,8 +442,10 @@ impl TcpCaptures {
 /// Two points and their order.
 struct OrderedPoints {
     joined: PassiveResult,
-    /// True if the second capture is that of the first point.
+    /// True if the monitor point, whose capture was joined second, is the first point.
     is_exchanged: bool,
+    /// True if the captures were joined in the reverse order.
+    is_reversed: bool,
     /// Results of the second point; `None` if they have not been computed.
     second: Option<PointFound>,
 }

@@ -3,6 +3,8 @@
 mod examples;
 mod interface;
 mod load;
+mod made_captures;
+mod odd_calls;
 mod odd_captures;
 mod passive;
 mod refused;

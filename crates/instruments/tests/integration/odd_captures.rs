@@ -2,47 +2,18 @@
 //! missing acknowledgements, coarse times. Each kind is tested with a few seeds, with 200 if `JITLAT_FULL=1`, or with the
 //! number in `JITLAT_CAPTURES`.
 
+use super::made_captures::{
+    BEGIN, ETHERNET, Form, MS, RAW, Random, SECOND, TUNNELS, US, ip, is_as_stated, pcap, seeds, wrapped,
+};
 use jitlat_core::answer::{CauseId, Severity};
 use jitlat_instruments::Stop;
 use jitlat_instruments::TcpCaptures;
 use jitlat_instruments::passive::{CaptureEvent, CaptureSource, Passive, one_point};
 use jitlat_passive::CapturePoint;
+use jitlat_passive::recording::RecordedStep;
 use jitlat_passive::tcp::{TcpResult, answer};
 use std::io::Cursor;
 use std::path::PathBuf;
-
-const US: i64 = 1_000;
-const MS: i64 = 1_000_000;
-const SECOND: i64 = 1_000_000_000;
-const BEGIN: i64 = 1_700_000_000 * SECOND;
-
-/// Returns the number of seeds with which each kind of capture is tested.
-fn seeds() -> u64 {
-    let asked = std::env::var("JITLAT_CAPTURES").ok().and_then(|number| number.parse().ok());
-    let full = std::env::var_os("JITLAT_FULL").is_some_and(|value| value == "1");
-    asked.unwrap_or(if full { 200 } else { 6 })
-}
-
-/// Random numbers (SplitMix64) that depend only on the seed.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    fn within(&mut self, from: i64, to: i64) -> i64 {
-        from + (self.next() % (to - from) as u64) as i64
-    }
-
-    fn one_of<T: Copy>(&mut self, list: &[T]) -> T {
-        list[self.next() as usize % list.len()]
-    }
-}
 
 const SYN: u8 = 2;
 const ACK: u8 = 16;
@@ -60,34 +31,6 @@ struct Segment {
     stamps: Option<(u32, u32)>,
     ident: u16,
     window: u16,
-}
-
-/// Form in which segments are written.
-#[derive(Clone, Copy, Debug)]
-struct Form {
-    v6: bool,
-    /// True if the hosts number their IPv4 packets.
-    numbered: bool,
-}
-
-fn ip(form: Form, up: bool, protocol: u8, ident: u16, ttl: u8, transport: &[u8]) -> Vec<u8> {
-    let (a, b) = if up { (1, 2) } else { (2, 1) };
-    if form.v6 {
-        let mut v = vec![0x60, 0, 0, 0];
-        v.extend((transport.len() as u16).to_be_bytes());
-        v.extend([protocol, ttl]);
-        for host in [a, b] {
-            v.extend([0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host]);
-        }
-        v.extend(transport);
-        return v;
-    }
-    let mut v = vec![0x45, 0];
-    v.extend((20 + transport.len() as u16).to_be_bytes());
-    v.extend(if form.numbered { ident } else { 0 }.to_be_bytes());
-    v.extend([0x40, 0, ttl, protocol, 0, 0, 10, 0, 0, a, 10, 0, 0, b]);
-    v.extend(transport);
-    v
 }
 
 impl Segment {
@@ -171,19 +114,6 @@ fn upload(random: &mut Random, stamps: bool) -> Upload {
     Upload { segments: list, again, rtt }
 }
 
-/// Returns a capture file with timestamps in nanoseconds.
-fn pcap(link: u32, frames: &[(i64, Vec<u8>)]) -> Vec<u8> {
-    let mut v: Vec<u8> =
-        [0xa1b2_3c4du32, 2 | 4 << 16, 0, 0, 262_144, link].iter().flat_map(|w| w.to_le_bytes()).collect();
-    for (at, data) in frames {
-        let at = BEGIN + at;
-        let header = [(at / SECOND) as u32, (at % SECOND) as u32, data.len() as u32, data.len() as u32];
-        v.extend(header.iter().flat_map(|w| w.to_le_bytes()));
-        v.extend(data);
-    }
-    v
-}
-
 fn analysed(link: u32, frames: &[(i64, Vec<u8>)]) -> TcpResult {
     let folder = tempfile::tempdir().unwrap();
     let path: PathBuf = folder.path().join("odd.pcap");
@@ -191,9 +121,6 @@ fn analysed(link: u32, frames: &[(i64, Vec<u8>)]) -> TcpResult {
     let mut nobody = |_: &CaptureEvent<'_>| ();
     TcpCaptures::default().analyse(&[path], &Stop::new(), &mut nobody).unwrap()
 }
-
-const RAW: u32 = 101;
-const ETHERNET: u32 = 1;
 
 /// Asserts the results that every upload must have, however it was recorded.
 fn assert_upload(r: &TcpResult, upload: &Upload, seed: u64, kind: &str) {
@@ -239,6 +166,9 @@ fn a_clock_that_was_set_back_is_named_and_nothing_else() {
             .filter_map(|cause| cause.magnitude_ns)
             .collect();
         assert!(clocks.len() == 1 && (clocks[0] - by).abs() < 60 * MS, "seed {seed}: {by}, {clocks:?}");
+        let steps = &r.first.recording.steps;
+        let found = steps.len() == 1 && is_as_stated(steps[0].by_ns, steps[0].error_ns, by);
+        assert!(found, "seed {seed}: {by}, {steps:?}");
     }
 }
 
@@ -258,7 +188,7 @@ fn a_clock_that_was_set_forward_is_found_by_timestamps() {
         let r = analysed(RAW, &frames);
         assert_upload(&r, &upload, seed, "set forward");
         let steps = &r.first.recording.steps;
-        let found = steps.len() == 1 && (steps[0].by_ns.0 - by).abs() < 60 * MS;
+        let found = steps.len() == 1 && is_as_stated(steps[0].by_ns, steps[0].error_ns, by);
         assert!(found, "seed {seed}: {by}, {steps:?}");
     }
 }
@@ -366,7 +296,8 @@ fn a_clock_that_was_set_forward_is_found_by_what_is_sent_at_regular_intervals() 
         let mut set = all.clone();
         set.iter_mut().skip(middle).for_each(|f| f.0 += by);
         let found = steps(&set);
-        let right = matches!(found[..], [step] if step.proven && (step.by_ns.0 - by).abs() < 2 * MS);
+        let is_right = |step: &RecordedStep| step.proven && is_as_stated(step.by_ns, step.error_ns, by);
+        let right = matches!(&found[..], [step] if is_right(step));
         assert!(right, "seed {seed}: {by}, {found:?}");
         // The recording pauses: packets are missing, or are delayed and recorded all at once.
         let pause = 2 * SECOND..2 * SECOND + random.within(110, 900) * MS;
@@ -379,60 +310,42 @@ fn a_clock_that_was_set_forward_is_found_by_what_is_sent_at_regular_intervals() 
     }
 }
 
-/// Returns `packet` inside a tunnel of this kind.
-fn wrapped(kind: &str, packet: &[u8], v6: bool) -> Vec<u8> {
-    let outer = Form { v6: false, numbered: true };
-    let ethertype: [u8; 2] = if v6 { [0x86, 0xdd] } else { [8, 0] };
-    let bridged = [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1][..], &ethertype, packet].concat();
-    let udp = |port: u16, header: &[u8], inner: &[u8]| {
-        let mut t = [50_000u16.to_be_bytes(), port.to_be_bytes()].concat();
-        t.extend(((8 + header.len() + inner.len()) as u16).to_be_bytes());
-        t.extend([0, 0]);
-        t.extend([header, inner].concat());
-        ip(outer, true, 17, 7, 64, &t)
-    };
-    let gre = |header: &[u8], inner: &[u8]| ip(outer, true, 47, 7, 64, &[header, inner].concat());
-    match kind {
-        "vxlan" => udp(4789, &[8, 0, 0, 0, 0, 0, 1, 0], &bridged),
-        "geneve" => udp(6081, &[1, 0, 0x65, 0x58, 0, 0, 1, 0, 0, 0, 0, 0], &bridged),
-        "gtp-u" => udp(2152, &[0x30, 255, 0, packet.len() as u8, 0, 0, 0, 9], packet),
-        "gtp-u with numbers" => udp(2152, &[0x32, 255, 0, 0, 0, 0, 0, 9, 0, 1, 0, 0], packet),
-        "gre" => gre(&[0, 0, ethertype[0], ethertype[1]], packet),
-        "gre with key" => gre(&[0x30, 0, ethertype[0], ethertype[1], 0, 0, 0, 1, 0, 0, 0, 2], packet),
-        "gretap" => gre(&[0, 0, 0x65, 0x58], &bridged),
-        "erspan 1" => gre(&[0, 0, 0x88, 0xbe], &bridged),
-        "erspan 2" => gre(&[0x10, 0, 0x88, 0xbe, 0, 0, 0, 1, 0x10, 0, 0, 0, 0, 0, 0, 0], &bridged),
-        "erspan 3" => {
-            gre(&[0x10, 0, 0x22, 0xeb, 0, 0, 0, 1, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], &bridged)
+#[test]
+fn the_first_of_two_points_is_the_one_at_the_clients_in_whatever_order_they_are_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let [near, far] = ["near.pcap", "far.pcap"].map(|name| folder.path().join(name));
+    for seed in 0..seeds() {
+        let mut random = Random(seed ^ 0xba);
+        let (stamps, is_translated) = (random.within(0, 2) == 0, random.within(0, 3) > 0);
+        let upload = upload(&mut random, stamps);
+        let form = Form { v6: false, numbered: random.within(0, 2) == 0 };
+        let (clock, half) = (random.one_of(&[0, 5 * SECOND]), upload.rtt / 2 - MS);
+        let mut points = [Vec::new(), Vec::new()];
+        for s in &upload.segments {
+            let at_far = clock + if s.up { s.at + half } else { s.at - half };
+            let [at_client, at_server] = [s.up, !s.up].map(|near| s.packet(form, if near { 64 } else { 63 }));
+            points[0].push((s.at, at_client));
+            points[1].push((at_far, if is_translated { translated(&at_server, s.up) } else { at_server }));
         }
-        "mpls in udp" => udp(6635, &[0, 1, 0, 64, 0, 2, 1, 64], packet),
-        "ip in ip" => ip(outer, true, if v6 { 41 } else { 4 }, 7, 64, packet),
-        "esp null" => {
-            let next = if v6 { 41 } else { 4 };
-            let pad = (4 - (packet.len() + 2) % 4) % 4;
-            let padding: Vec<u8> = (1..=pad as u8).collect();
-            let t = [&[0, 0, 1, 0, 0, 0, 0, 1], packet, &padding, &[pad as u8, next], &[0xee; 12]].concat();
-            ip(outer, true, 50, 7, 64, &t)
+        for (file, frames) in [&near, &far].into_iter().zip(&mut points) {
+            frames.sort_by_key(|f| f.0);
+            std::fs::write(file, pcap(RAW, frames)).unwrap();
         }
-        _ => unreachable!("{kind}"),
+        for (files, is_exchanged) in [([&near, &far], false), ([&far, &near], true)] {
+            let mut nobody = |_: &CaptureEvent<'_>| ();
+            let files = files.map(Clone::clone);
+            let r = TcpCaptures::default().analyse(&files, &Stop::new(), &mut nobody).unwrap();
+            let context = format!("seed {seed}, {stamps} {is_translated} {form:?}: {:?}", r.notes);
+            assert_eq!((r.is_exchanged, r.first.connections.len()), (is_exchanged, 1), "{context}");
+            assert_eq!(r.first.connections[0].client.port(), 40_000, "{context}");
+            let between = r.between[0].as_ref().unwrap();
+            let lost = [&between.up, &between.down].map(|d| d.lost_between);
+            assert_eq!(lost, [0; 2], "{context}");
+            let at_both = between.up.at_both + between.down.at_both;
+            assert!(at_both * 10 >= upload.segments.len() as u64 * 9, "{context}: {at_both}");
+        }
     }
 }
-
-const TUNNELS: [&str; 13] = [
-    "vxlan",
-    "geneve",
-    "gtp-u",
-    "gtp-u with numbers",
-    "gre",
-    "gre with key",
-    "gretap",
-    "erspan 1",
-    "erspan 2",
-    "erspan 3",
-    "mpls in udp",
-    "ip in ip",
-    "esp null",
-];
 
 #[test]
 fn connections_in_tunnels_are_those_outside() {
@@ -495,6 +408,44 @@ fn coarse_times_are_named_and_make_no_queue() {
         let answer = answer(&r);
         assert!(!answer.causes.iter().any(|cause| cause.id == CauseId::Queue), "seed {seed}: {answer:?}");
         assert_eq!(r.first.connections[0].up.retransmissions, upload.again, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_path_that_becomes_longer_or_shorter_is_no_queue() {
+    for seed in 0..seeds() {
+        let mut random = Random(seed ^ 0x9a7);
+        let stamps = random.within(0, 2) == 0;
+        let (upload, form) = (upload(&mut random, stamps), form(&mut random));
+        let by = random.one_of(&[6, 25, 80, 400]) * MS;
+        let is_longer = random.within(0, 2) == 0;
+        let last = upload.segments.last().unwrap().at;
+        let from = last / 2 - last / random.within(6, 20);
+        // Acknowledgements take the longer path, and stay in order.
+        let mut latest = 0;
+        let mut frames: Vec<_> = upload
+            .segments
+            .iter()
+            .map(|s| {
+                let late = if !s.up && (s.at >= from) == is_longer { by } else { 0 };
+                let at = if s.up { s.at } else { (s.at + late).max(latest) };
+                latest = if s.up { latest } else { at };
+                (at, s.packet(form, 64))
+            })
+            .collect();
+        frames.sort_by_key(|f| f.0);
+        let r = analysed(RAW, &frames);
+        let answer = answer(&r);
+        let context = format!("seed {seed}, {by} {is_longer} {}: {answer:?}", upload.rtt);
+        assert!(!answer.causes.iter().any(|cause| cause.id == CauseId::Queue), "{context}");
+        let found: Vec<i64> = answer
+            .causes
+            .iter()
+            .filter(|cause| cause.id == CauseId::RouteChange)
+            .filter_map(|cause| cause.magnitude_ns)
+            .collect();
+        let by = if is_longer { by } else { -by };
+        assert!(matches!(found[..], [size] if (size - by).abs() <= 2 * MS), "{context}");
     }
 }
 
@@ -589,7 +540,7 @@ fn a_clock_of_one_of_two_points_is_corrected() {
         let steps = r.clock_steps();
         let context = format!("seed {seed}, {point:?} {by}: {steps:?}");
         assert!(steps.len() == 1 && steps[0].point == point, "{context}");
-        assert!((steps[0].by_ns.0 - by).abs() < 25 * MS, "{context}");
+        assert!(is_as_stated(steps[0].by_ns, steps[0].error_ns, by), "{context}");
         let counts = [&r.summary.out.counts, &r.summary.back.counts].map(|c| (c.matched, c.lost));
         assert_eq!(counts, [(400, 0); 2], "{context}");
         for (way, delay) in [&r.summary.out, &r.summary.back].into_iter().zip(delays) {

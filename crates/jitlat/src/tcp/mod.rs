@@ -135,7 +135,11 @@ pub fn run(args: &TcpArgs) -> Result<ExitStatus> {
         // Draw the first of two points.
         let joined = !result.between.is_empty();
         let drawn = if joined { trace } else { None };
-        let own = if joined { &files[..1] } else { &files[..] };
+        let own = match (joined, result.is_exchanged) {
+            (false, _) => &files[..],
+            (true, false) => &files[..1],
+            (true, true) => &files[1..],
+        };
         match draw(&captures, own, &result, drawn.as_ref(), &stop) {
             Ok(drawn) => section = drawn,
             Err(e) => failures.push(e),

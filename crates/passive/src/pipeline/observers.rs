@@ -63,7 +63,7 @@ impl<S: StreamSink> MatchObservers<S> {
         events.into_iter().for_each(|event| self.pass(event));
     }
 
-    #[inline]
+    #[cold]
     fn take(&mut self, event: MatchEvent) {
         match self.offsets.take(event) {
             Next::Pass(event) => self.pass(event),
@@ -73,31 +73,36 @@ impl<S: StreamSink> MatchObservers<S> {
     }
 
     #[inline]
+    fn pass_record(&mut self, r: Record) {
+        self.estimator.record(r);
+        if let Some(f) = &mut self.flows {
+            f.record(r);
+        }
+        if let Some((part, kept)) = &mut self.part
+            && part.contains(CapturePoint::Monitor, r.monitor)
+        {
+            kept.push(r);
+        }
+    }
+
+    #[inline]
+    fn pass_arrived(&mut self, seq: u64, r: Record, copy: bool) {
+        self.estimator.arrived(seq, r, copy);
+        if let Some(s) = &mut self.streams {
+            s.arrived(seq, r, copy);
+        }
+        if let Some(f) = &mut self.flows {
+            f.arrived(seq, r, copy);
+        }
+        if let (Some(m), false) = (&mut self.matched, copy) {
+            m.push(r);
+        }
+    }
+
     fn pass(&mut self, event: MatchEvent) {
         match event {
-            MatchEvent::Record(r) => {
-                self.estimator.record(r);
-                if let Some(f) = &mut self.flows {
-                    f.record(r);
-                }
-                if let Some((part, kept)) = &mut self.part
-                    && part.contains(CapturePoint::Monitor, r.monitor)
-                {
-                    kept.push(r);
-                }
-            }
-            MatchEvent::Arrived(seq, r, copy) => {
-                self.estimator.arrived(seq, r, copy);
-                if let Some(s) = &mut self.streams {
-                    s.arrived(seq, r, copy);
-                }
-                if let Some(f) = &mut self.flows {
-                    f.arrived(seq, r, copy);
-                }
-                if let (Some(m), false) = (&mut self.matched, copy) {
-                    m.push(r);
-                }
-            }
+            MatchEvent::Record(r) => self.pass_record(r),
+            MatchEvent::Arrived(seq, r, copy) => self.pass_arrived(seq, r, copy),
             MatchEvent::Lost(direction, seq, sent, flow) => {
                 if let Some(s) = &mut self.streams {
                     s.lost(direction, seq, sent, flow);
@@ -118,12 +123,18 @@ impl<S: StreamSink> MatchObservers<S> {
 impl<S: StreamSink> MatchObserver for MatchObservers<S> {
     #[inline]
     fn record(&mut self, r: Record) {
-        self.take(MatchEvent::Record(r));
+        match self.offsets.is_idle() {
+            true => self.pass_record(r),
+            false => self.take(MatchEvent::Record(r)),
+        }
     }
 
     #[inline]
     fn arrived(&mut self, seq: u64, r: Record, copy: bool) {
-        self.take(MatchEvent::Arrived(seq, r, copy));
+        match self.offsets.passes(&r, copy) {
+            true => self.pass_arrived(seq, r, copy),
+            false => self.take(MatchEvent::Arrived(seq, r, copy)),
+        }
     }
 
     fn lost(&mut self, direction: Direction, seq: u64, sent: WallTime, flow: u32) {

@@ -38,6 +38,9 @@ pub struct PointStep {
     pub at: WallTime,
     /// Change of the clock, in ns; positive if it was set forward.
     pub by_ns: Span,
+    /// Largest error of `by_ns`, in ns: from the difference between the directions, and the variation of the delay; null
+    /// if unknown.
+    pub error_ns: Option<Span>,
 }
 
 /// An event of the matcher.
@@ -140,8 +143,31 @@ impl OffsetSteps {
         found.steps
     }
 
-    /// Takes the next event of the matcher.
+    /// True if no clock was set so far, and no event is held: events other than arrivals are passed on unchanged.
     #[inline]
+    pub(super) fn is_idle(&self) -> bool {
+        self.steps.is_empty() && self.held.is_empty()
+    }
+
+    /// Takes a packet that arrived if nothing is to be done about it; otherwise returns false, and it must be taken as an
+    /// event.
+    #[inline]
+    pub(super) fn passes(&mut self, r: &Record, copy: bool) -> bool {
+        if !self.is_idle() {
+            return false;
+        }
+        let (change, recent) = (difference(r), &mut self.recent[r.direction as usize]);
+        if !copy {
+            if recent.count >= MIN_RECENT && recent.beyond(change) != 0 {
+                return false;
+            }
+            recent.push(change);
+            self.latest[r.direction as usize] = Some(*r);
+        }
+        true
+    }
+
+    /// Takes the next event of the matcher.
     pub(super) fn take(&mut self, event: MatchEvent) -> Next {
         let event = if self.steps.is_empty() { event } else { self.corrected(event) };
         if !self.held.is_empty() {
@@ -252,7 +278,7 @@ impl OffsetSteps {
         let sign = change > 0;
         let is_changed = |c: i64| c != 0 && (c > 0) == sign;
         let mut sizes = [0; 2];
-        let mut tolerance = MIN_CHANGE;
+        let mut variation = 0;
         for direction in Direction::BOTH {
             let recent = &self.recent[direction as usize];
             let changed: Vec<i64> = self
@@ -265,18 +291,19 @@ impl OffsetSteps {
                 return None;
             }
             sizes[direction as usize] = median(&changed)?.saturating_sub(median(recent.values())?);
-            tolerance = tolerance.max(recent.bounds.1.saturating_sub(recent.bounds.0));
+            variation = variation.max(recent.bounds.1.saturating_sub(recent.bounds.0));
         }
         let [a, b] = sizes;
         let by = a / 2 + b / 2;
-        if a.saturating_sub(b).saturating_abs() > tolerance.max(by.saturating_abs() / 4) {
+        if a.saturating_sub(b).saturating_abs() > MIN_CHANGE.max(variation).max(by.saturating_abs() / 4) {
             return None;
         }
         let point = self.stepped(is_changed);
         let after = self.arrived().filter(|(_, c)| is_changed(*c));
         let at = after.map(|(mut r, _)| *time_at(point, &mut r)).min()?;
         let by = if point == CapturePoint::Monitor { by } else { by.saturating_neg() };
-        Some((PointStep { point, at, by_ns: Span(by) }, sign))
+        let error = a.saturating_sub(b).saturating_abs() / 2 + variation;
+        Some((PointStep { point, at, by_ns: Span(by), error_ns: Some(Span(error)) }, sign))
     }
 
     /// Returns the point whose clock was set: the one whose time between the last packet before the step and the first

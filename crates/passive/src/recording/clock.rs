@@ -208,6 +208,28 @@ impl Sender {
         let uncertain = (2 * SECOND / rate).saturating_add(elapsed.saturating_abs() / MAX_DRIFT);
         Some(if excess.saturating_abs() <= uncertain { 0 } else { excess })
     }
+
+    /// Returns the largest error of [`Self::excess`] after a step, in ns: the time that really passed is that of the
+    /// sender's clock. The variation of the delay is known for RTP only.
+    fn uncertainty(&self, value: Option<u32>) -> i64 {
+        /// Largest deviation, as a multiple of the mean one.
+        const DEVIATIONS: i64 = 4;
+        let Some((value, rate)) = value.zip(self.rate()) else { return 0 };
+        let tick = SECOND / i64::from(rate);
+        let own = i64::from(value.wrapping_sub(self.latest) as i32).saturating_mul(tick);
+        (2 * tick)
+            .saturating_add(own.saturating_abs() / MAX_DRIFT)
+            .saturating_add(DEVIATIONS.saturating_mul(self.spread))
+    }
+}
+
+/// Size of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StepSize {
+    /// Change of the clock, in ns; positive if it was set forward.
+    pub(super) by: i64,
+    /// Largest error of `by`, in ns; `None` if no sender shows it.
+    pub(super) error: Option<i64>,
 }
 
 /// Step of the recording's clock, which was set during the recording.
@@ -215,8 +237,8 @@ impl Sender {
 pub(super) struct Step {
     /// Last time before the step, as recorded.
     pub(super) at: WallTime,
-    /// Change of the clock, in ns; positive if it was set forward.
-    pub(super) by: i64,
+    /// Change of the clock, and its uncertainty.
+    pub(super) size: StepSize,
     /// True if senders show that the clock was set; false if another recording may have been appended instead.
     pub(super) proven: bool,
 }
@@ -228,6 +250,16 @@ pub(super) enum Taken {
     At { at: WallTime, late: bool },
     /// The frame is to be held: later frames must show what happened.
     Doubt,
+}
+
+/// Time that passed on the recording's clock minus the time that passed on a host's clock.
+#[derive(Clone, Copy, Debug)]
+struct Excess {
+    hosts: Hosts,
+    /// Difference, in ns.
+    by: i64,
+    /// Result of [`Sender::uncertainty`].
+    error: i64,
 }
 
 #[derive(Clone, Debug)]
@@ -243,11 +275,10 @@ struct Doubt {
     frames: u32,
     /// Flows of the senders whose times went back.
     back: Vec<u64>,
-    /// Senders, each with the time that passed on the recording's clock minus the time that passed on its host's clock,
-    /// in ns.
-    excess: Vec<(Hosts, i64)>,
+    /// Senders that show the time that passed on the clocks of their hosts.
+    excess: Vec<Excess>,
     /// Same as `excess`, but from RTP timestamps after a jump forward: the latest value of each sender.
-    media: Vec<(Hosts, i64)>,
+    media: Vec<Excess>,
     /// Time of the first examined frame.
     since: i64,
     intervals: Intervals,
@@ -293,7 +324,7 @@ impl Default for RecordingClock {
 }
 
 impl RecordingClock {
-    /// Handles the time of the next frame, which is a TCP segment; `None` if the time is unusual and must be passed to
+    /// Handles the time of the next frame, which is a TCP segment or a datagram without a timestamp; `None` if the time is unusual and must be passed to
     /// [`Self::take`].
     #[inline(always)]
     pub(super) fn take_usual(&mut self, recorded: WallTime, mark: SenderMark) -> Option<Taken> {
@@ -303,10 +334,14 @@ impl RecordingClock {
             return None;
         }
         let sender = &mut self.senders[RecordingClock::slot(mark.flow)];
-        // If the state of the sender was stored shortly before, it shows the sender's clock as well as this packet
-        // would.
-        if sender.flow != mark.flow || at.wrapping_sub(sender.at) >= MIN_NOTE || mark.value.is_none() {
-            self.note(at, mark);
+        match mark.value {
+            None if sender.flow == mark.flow => {
+                (sender.interval, sender.at) = (at.wrapping_sub(sender.at), at);
+            }
+            // If the state of the sender was stored shortly before, it shows the sender's clock as well as this packet
+            // would.
+            Some(_) if sender.flow == mark.flow && at.wrapping_sub(sender.at) < MIN_NOTE => {}
+            _ => self.note(at, mark),
         }
         self.newest = at;
         Some(Taken::At { at: WallTime(at), late: false })
@@ -478,7 +513,8 @@ impl RecordingClock {
         doubt.intervals.add(at, known);
         if let Some((mark, hosts, sender)) = known {
             if let Some(excess) = sender.excess(at, mark.value) {
-                doubt.note(mark.is_media, hosts, excess);
+                let error = sender.uncertainty(mark.value);
+                doubt.note(mark.is_media, Excess { hosts, by: excess, error });
             }
             if doubt.by < 0 && sender.at > at.saturating_sub(doubt.by / 2) && !doubt.back.contains(&mark.flow)
             {
@@ -500,9 +536,9 @@ impl RecordingClock {
         let doubt = self.doubt.take()?;
         let recorded = WallTime(doubt.from.saturating_sub(self.correction));
         match doubt.step() {
-            Some((by, proven)) => {
-                self.correction = self.correction.saturating_sub(by);
-                Some(Step { at: recorded, by, proven })
+            Some((size, proven)) => {
+                self.correction = self.correction.saturating_sub(size.by);
+                Some(Step { at: recorded, size, proven })
             }
             None => {
                 if doubt.by < 0 {
@@ -514,10 +550,10 @@ impl RecordingClock {
     }
 
     fn decide_shift(&mut self, shift: &Shift) -> Option<Step> {
-        let step = shift.step().map(|by| {
+        let step = shift.step().map(|size| {
             let at = WallTime(shift.from.saturating_sub(self.correction));
-            self.correction = self.correction.saturating_sub(by);
-            Step { at, by, proven: true }
+            self.correction = self.correction.saturating_sub(size.by);
+            Step { at, size, proven: true }
         });
         if step.is_none() {
             self.examined_until = shift.latest;
@@ -534,15 +570,16 @@ impl RecordingClock {
 
 impl Doubt {
     /// Notes the excess of a sender.
-    fn note(&mut self, is_media: bool, hosts: Hosts, excess: i64) {
+    fn note(&mut self, is_media: bool, excess: Excess) {
         let is_later = is_media && self.by > 0;
+        let hosts = excess.hosts;
         let is_same = |known: &Hosts| known.from == hosts.from && (self.by < 0 || known.to == hosts.to);
         let list = if is_later { &mut self.media } else { &mut self.excess };
         let has_room = list.len() < MAX_COMPARED;
-        match list.iter_mut().find(|(known, _)| is_same(known)) {
-            Some((_, latest)) if is_later => *latest = excess,
+        match list.iter_mut().find(|known| is_same(&known.hosts)) {
+            Some(latest) if is_later => *latest = excess,
             Some(_) => {}
-            None if has_room => list.push((hosts, excess)),
+            None if has_room => list.push(excess),
             None => {}
         }
     }
@@ -550,26 +587,29 @@ impl Doubt {
     /// Returns the excess on which two hosts agree (the smaller of their two values); `None` if no two agree. After a
     /// jump forward, the two must send to each other, because a path that became longer delays all hosts on one side
     /// alike.
-    fn agreed(&self) -> Option<i64> {
+    fn agreed(&self) -> Option<StepSize> {
         self.agreed_by(&self.excess)
     }
 
-    fn agreed_by(&self, excess: &[(Hosts, i64)]) -> Option<i64> {
+    fn agreed_by(&self, excess: &[Excess]) -> Option<StepSize> {
         let is_forward = self.by > 0;
         let agree = |a: &Hosts, b: &Hosts| if is_forward { a.is_opposite(b) } else { a.from != b.from };
-        let (a, b) = excess.iter().enumerate().find_map(|(k, (a, first))| {
-            let (_, second) = excess[k + 1..].iter().find(|(b, _)| agree(a, b))?;
-            Some((*first, *second))
+        let (a, b) = excess.iter().enumerate().find_map(|(k, a)| {
+            let b = excess[k + 1..].iter().find(|b| agree(&a.hosts, &b.hosts))?;
+            Some((*a, *b))
         })?;
-        let (small, large) = if a.saturating_abs() <= b.saturating_abs() { (a, b) } else { (b, a) };
-        let near = large.saturating_sub(small).saturating_abs() <= small.saturating_abs() / 5 + 20_000_000;
-        (near && (small < 0) == (self.by < 0)).then_some(small)
+        let by = if a.by.saturating_abs() <= b.by.saturating_abs() { a.by } else { b.by };
+        // The delay of one of the packets may have changed at the same time.
+        let apart = a.by.saturating_sub(b.by).saturating_abs();
+        let near = apart <= by.saturating_abs() / 5 + 20_000_000;
+        let error = Some(apart.saturating_add(a.error.max(b.error)));
+        (near && (by < 0) == (self.by < 0)).then_some(StepSize { by, error })
     }
 
     fn is_back_decided(&self, at: i64) -> bool {
         let returned = at >= self.from;
         // The clocks of the senders, if they are known, decide at once.
-        let agreed = self.agreed().is_some() || self.excess.iter().any(|(_, e)| *e > self.by / 2);
+        let agreed = self.agreed().is_some() || self.excess.iter().any(|e| e.by > self.by / 2);
         agreed
             || returned
             || self.by <= -CERTAIN_STEP
@@ -594,33 +634,37 @@ impl Doubt {
 
     /// True if a sender's clock shows that the recording's clock was not set forward.
     fn is_refuted(&self) -> bool {
-        self.excess.iter().chain(&self.media).any(|(_, e)| *e < MIN_FORWARD_STEP)
+        self.excess.iter().chain(&self.media).any(|e| e.by < MIN_FORWARD_STEP)
     }
 
-    /// Returns the size of the step in ns, and true if senders show it; `None` if the clock was not set.
-    fn step(&self) -> Option<(i64, bool)> {
+    /// Returns the size of the step, and true if senders show it; `None` if the clock was not set.
+    fn step(&self) -> Option<(StepSize, bool)> {
         if self.by > 0 {
             let of_media = || {
                 let is_settled = self.latest.saturating_sub(self.since) >= MEDIA_EXAMINED;
                 is_settled.then(|| self.agreed_by(&self.media)).flatten()
             };
-            let refuted = self.media.iter().any(|(_, e)| *e < MIN_FORWARD_STEP);
-            let by_clocks = self.agreed().or_else(of_media).filter(|by| *by >= MIN_FORWARD_STEP && !refuted);
+            let refuted = self.media.iter().any(|e| e.by < MIN_FORWARD_STEP);
+            let by_clocks = self.agreed().or_else(of_media);
+            let by_clocks = by_clocks.filter(|size| size.by >= MIN_FORWARD_STEP && !refuted);
             let by_intervals = || self.intervals.step_forward().filter(|_| !self.is_refuted());
-            let step = by_clocks.map(|by| (by, true)).or_else(by_intervals);
-            return step.map(|(by, proven)| (by.min(self.by), proven));
+            let step = by_clocks.map(|size| (size, true)).or_else(by_intervals);
+            return step.map(|(size, proven)| (StepSize { by: size.by.min(self.by), ..size }, proven));
         }
-        if self.excess.iter().any(|(_, e)| *e > self.by / 2) {
+        if self.excess.iter().any(|e| e.by > self.by / 2) {
             return None;
         }
         // The first frame afterwards must not be earlier than the last one before. The clock of a single sender cannot
         // prove a step, but shows its size.
         let single = || match self.excess[..] {
-            [(_, excess)] => Some(excess).filter(|e| *e > self.by.saturating_sub(MEDIA_PAUSE)),
+            [Excess { by, error, .. }] => {
+                let size = StepSize { by, error: Some(error) };
+                Some(size).filter(|size| size.by > self.by.saturating_sub(MEDIA_PAUSE))
+            }
             _ => None,
         };
-        let by = self.agreed().or_else(single).unwrap_or_else(|| self.intervals.step_back(self.by));
-        let by = by.min(self.by.saturating_sub(1));
+        let size = self.agreed().or_else(single).unwrap_or_else(|| self.intervals.step_back(self.by));
+        let size = StepSize { by: size.by.min(self.by.saturating_sub(1)), ..size };
         let certain = self.by <= -CERTAIN_STEP;
         let proven = self.agreed().is_some() || !self.back.is_empty();
         // Disordered queues return to the time that was reached.
@@ -629,7 +673,7 @@ impl Doubt {
             && self.latest.saturating_sub(self.from) <= NEAR_RETURN
             && self.frames < ENOUGH_EXAMINED
             && self.agreed().is_none();
-        (certain || proven && !returned).then_some((by, proven))
+        (certain || proven && !returned).then_some((size, proven))
     }
 }
 

@@ -129,6 +129,13 @@ pub(super) fn flow_of_segment(p: &IpPacket<'_>, segment: &[u8]) -> u64 {
     mix(ends_of(p), u64::from(TCP) << 32 | u64::from(ports))
 }
 
+/// Same as [`flow_of_segment`], for a UDP datagram.
+#[inline]
+pub(super) fn flow_of_datagram(p: &IpPacket<'_>, datagram: &[u8]) -> u64 {
+    let ports = datagram.first_chunk::<4>().map_or(0, |ports| u32::from_le_bytes(*ports));
+    mix(ends_of(p), u64::from(UDP) << 32 | u64::from(ports))
+}
+
 impl CopyFinder {
     /// Returns the difference between the packet and an earlier recording of it; `None` if there is no earlier one.
     /// `flow` is the result of [`flow_of`] for the packet; `numbered` is true if it has a TCP timestamp.

@@ -18,6 +18,10 @@ pub struct RecordedStep {
     pub at: WallTime,
     /// Change of the clock, in ns; positive if it was set forward.
     pub by_ns: Span,
+    /// Largest error of `by_ns`, in ns: from the senders' clocks or intervals, and their differences; null if no sender
+    /// shows the size of the step.
+    #[serde(default)]
+    pub error_ns: Option<Span>,
     /// True if senders show that the clock was set; false if only the times show it, so that recordings may have been
     /// appended to one another instead.
     pub proven: bool,
@@ -117,12 +121,17 @@ impl RecordingFacts {
     }
 }
 
+/// Describes the largest error of the size of a step, to two digits: ` +/- 1.1 ms`; empty if it is unknown.
+pub fn describe_error(error: Option<Span>) -> String {
+    error.map_or(String::new(), |error| format!(" +/- {}", jitlat_verdict::time(error.0 as f64)))
+}
+
 /// Describes a step of the recording's clock.
 pub fn describe_step(step: &RecordedStep) -> String {
     let how = if step.by_ns.0 < 0 { "back" } else { "forward" };
     let size = units::eng3(step.by_ns.0.saturating_abs() as f64);
     match step.proven {
-        true => format!("the recording's clock was set {how} by {size}"),
+        true => format!("the recording's clock was set {how} by {size}{}", describe_error(step.error_ns)),
         false => format!(
             "the recorded times go {how} by {size} at {}: the clock was set, or recordings were appended",
             units::utc_date(step.at)

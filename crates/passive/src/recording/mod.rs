@@ -16,9 +16,9 @@ use crate::rtp::RtpPacket;
 use crate::{Frame, LinkType};
 use clock::{Hosts, RecordingClock, SenderMark, Taken};
 pub use copies::CopyKind;
-use copies::{CopyFinder, flow_of, flow_of_segment, mix};
+use copies::{CopyFinder, flow_of, flow_of_datagram, flow_of_segment, mix};
 pub(crate) use facts::MAX_STEPS;
-pub use facts::{RecordedStep, RecordingFacts, describe_step};
+pub use facts::{RecordedStep, RecordingFacts, describe_error, describe_step};
 use fragments::Fragments;
 use jitlat_core::time::{Span, WallTime};
 
@@ -165,6 +165,7 @@ impl Recording {
         }
         match &frame.packet() {
             Ok(p) if p.protocol == TCP && !p.is_fragment() => self.push_segment(frame, p, each),
+            Ok(p) if self.is_plain_datagram(p) => self.push_datagram(frame, p, each),
             Ok(p) => self.push_other(frame, p, each),
             Err(skip) => self.push_skipped(frame, *skip, each),
         }
@@ -185,7 +186,27 @@ impl Recording {
         let (flow, value) = (flow_of_segment(p, segment), segment_timestamp(segment));
         let mark = SenderMark { flow, value, is_media: false, may_be_regular: false };
         match self.clock.take_usual(frame.at, mark) {
-            Some(Taken::At { at, late }) => self.pass_segment((at, late), p, mark, each),
+            Some(Taken::At { at, late }) => self.pass_plain((at, late), p, mark, each),
+            Some(Taken::Doubt) => self.hold(frame, each),
+            None => self.push_other(frame, p, each),
+        }
+    }
+
+    /// True for a whole datagram without a packet inside it and without a timestamp that the recording would use.
+    #[inline(always)]
+    fn is_plain_datagram(&self, p: &IpPacket<'_>) -> bool {
+        let is_opened = || self.inside && p.inside().is_some();
+        p.protocol == UDP && !p.is_fragment() && !self.is_media && !is_opened()
+    }
+
+    /// Same as [`Self::push_segment`], for a plain datagram.
+    #[inline(always)]
+    fn push_datagram(&mut self, frame: &Frame<'_>, p: &IpPacket<'_>, each: &mut impl FnMut(Seen<'_>)) {
+        let flow = flow_of_datagram(p, p.transport());
+        let may_be_regular = !self.is_one_of_two;
+        let mark = SenderMark { flow, value: None, is_media: false, may_be_regular };
+        match self.clock.take_usual(frame.at, mark) {
+            Some(Taken::At { at, late }) => self.pass_plain((at, late), p, mark, each),
             Some(Taken::Doubt) => self.hold(frame, each),
             None => self.push_other(frame, p, each),
         }
@@ -250,8 +271,9 @@ impl Recording {
         }
     }
 
+    /// Passes on a whole packet that carries no other packet.
     #[inline(always)]
-    fn pass_segment(
+    fn pass_plain(
         &mut self,
         (at, is_late): (WallTime, bool),
         p: &IpPacket<'_>,
@@ -286,24 +308,30 @@ impl Recording {
     ) {
         let seen = SeenPacket { at, packet: p, is_late, copy: None, is_whole_again: false };
         if !p.is_fragment() {
-            return self.pass_inside(seen, each);
+            return self.pass_inside(seen, Some(marked), each);
         }
         if self.copies.find_any(at, p, marked.flow, false).is_none()
             && let Some(whole) = self.fragments.push(at, p)
             && let Some(packet) = whole.packet()
         {
-            self.pass_inside(SeenPacket { packet: &packet, is_whole_again: true, ..seen }, each);
+            self.pass_inside(SeenPacket { packet: &packet, is_whole_again: true, ..seen }, None, each);
         }
     }
 
-    fn pass_inside(&mut self, seen: SeenPacket<'_>, each: &mut impl FnMut(Seen<'_>)) {
+    /// Passes on a packet, or the packet inside it. `marked` is the mark of the packet itself; `None` if it is not known.
+    fn pass_inside(
+        &mut self,
+        seen: SeenPacket<'_>,
+        marked: Option<SenderMark>,
+        each: &mut impl FnMut(Seen<'_>),
+    ) {
         let (whole, inner, reassembled);
-        let mut seen = seen;
+        let (mut seen, mut marked) = (seen, marked);
         if self.inside {
             if let Some(next) = seen.packet.inside() {
                 self.tunnelled += 1;
                 inner = next.innermost();
-                seen.packet = &inner;
+                (seen.packet, marked) = (&inner, None);
             } else if matches!(seen.packet.protocol, GRE | ESP) {
                 self.foreign.hidden(seen.packet);
             }
@@ -313,15 +341,11 @@ impl Recording {
                 whole = found;
                 let Some(packet) = whole.packet() else { return };
                 reassembled = packet;
-                (seen.packet, seen.is_whole_again) = (&reassembled, true);
+                (seen.packet, seen.is_whole_again, marked) = (&reassembled, true, None);
             }
         }
-        let packet = seen.packet;
-        let numbered = match self.is_media && packet.protocol != TCP {
-            true => rtp_header(packet).is_some(),
-            false => timestamp(packet).is_some(),
-        };
-        seen.copy = self.copies.find_any(seen.at, packet, flow_of(packet), numbered);
+        let mark = marked.unwrap_or_else(|| self.mark(seen.packet));
+        seen.copy = self.copies.find_any(seen.at, seen.packet, mark.flow, mark.value.is_some());
         self.copied += u64::from(seen.copy == Some(CopyKind::Elsewhere));
         each(Seen::Packet(&seen));
     }
@@ -358,7 +382,8 @@ impl Recording {
         if let Some(first) = held.next() {
             if let Some(step) = step {
                 if self.steps.len() < MAX_STEPS {
-                    self.steps.push(RecordedStep { at: step.at, by_ns: Span(step.by), proven: step.proven });
+                    let (by_ns, error_ns) = (Span(step.size.by), step.size.error.map(Span));
+                    self.steps.push(RecordedStep { at: step.at, by_ns, error_ns, proven: step.proven });
                 }
                 each(Seen::ClockSet);
             }

@@ -31,13 +31,17 @@ const METHODS: [&str; 6] = ["INVITE", "ACK", "UPDATE", "PRACK", "BYE", "CANCEL"]
 pub struct SignalledCall {
     /// Call-ID of SIP.
     pub call_id: String,
-    /// Address of the caller (From), without its scheme and parameters.
+    /// Address of the caller (From), without its scheme and parameters. Without the invitation, it is not known which
+    /// of the two parties called: this is the From of the first recorded message.
     pub caller: String,
     /// Address of the called party (To), without its scheme and parameters.
     pub called: String,
-    /// Time of the first message.
+    /// Time of the first recorded message.
     pub began: WallTime,
-    /// Time of the answer (200); null if the capture does not contain it.
+    /// Time of the invitation (INVITE) that began the call; null if the capture does not contain it.
+    pub invited: Option<WallTime>,
+    /// Time of the first recorded answer (200) to an invitation; null if the capture contains none. If `invited` is null,
+    /// it may be the answer to a later invitation of the same call.
     pub answered: Option<WallTime>,
     /// Time at which one side hung up (BYE, CANCEL); null if the capture does not contain it.
     pub ended: Option<WallTime>,
@@ -115,8 +119,11 @@ impl SignalledCalls {
     fn take(&mut self, at: WallTime, message: &SipMessage<'_>) {
         let number = match self.numbers.get(message.call_id) {
             Some(number) => *number,
-            // A call begins with an invitation; other messages of unknown calls describe no media.
-            None if message.method == "INVITE" => self.begin(at, message),
+            // A call begins with an invitation, which need not be recorded. Messages without media show nothing about a
+            // call that is not known.
+            None if message.method == "INVITE" || sends_both(message.body).is_some() => {
+                self.begin(at, message)
+            }
             None => return,
         };
         let Some(known) = self.calls.get_mut(&number) else { return };
@@ -153,6 +160,7 @@ impl SignalledCalls {
             caller: address_of_record(message.from),
             called: address_of_record(message.to),
             began: at,
+            invited: (message.status.is_none() && !message.is_within_call).then_some(at),
             answered: None,
             ended: None,
             holds: Vec::new(),
@@ -209,6 +217,8 @@ struct SipMessage<'a> {
     from: &'a str,
     from_tag: &'a str,
     to: &'a str,
+    /// True if the called party has answered before: To has a tag (RFC 3261 §12.2).
+    is_within_call: bool,
     body: &'a str,
 }
 
@@ -246,9 +256,10 @@ impl<'a> SipMessage<'a> {
                 method = value.rsplit(' ').next().unwrap_or_default();
             }
         }
-        let from_tag = from.split(';').find_map(|p| p.trim().strip_prefix("tag=")).unwrap_or_default();
+        let tag = |value: &'a str| value.split(';').find_map(|p| p.trim().strip_prefix("tag="));
+        let (from_tag, is_within_call) = (tag(from).unwrap_or_default(), tag(to).is_some());
         let is_known = !call_id.is_empty() && call_id.len() <= MAX_NAME && from_tag.len() <= MAX_NAME;
-        is_known.then_some(SipMessage { method, status, call_id, from, from_tag, to, body })
+        is_known.then_some(SipMessage { method, status, call_id, from, from_tag, to, is_within_call, body })
     }
 }
 
@@ -346,9 +357,14 @@ mod tests {
     use proptest::prelude::*;
 
     fn message(first: &str, id: &str, from: &str, sdp: &str) -> Vec<u8> {
+        with_tag(first, id, from, "", sdp)
+    }
+
+    /// Same as [`message`], with parameters of To.
+    fn with_tag(first: &str, id: &str, from: &str, tag: &str, sdp: &str) -> Vec<u8> {
         format!(
             "{first}\r\nVia: SIP/2.0/UDP 192.0.2.1\r\nf: \"A\" <sip:{from}@example.com>;tag={from}\r\nTo: \
-             <sip:b@example.com:5060;user=phone>;tag=x\r\nCall-ID: {id}\r\nCSeq: 1 INVITE\r\n\r\n{sdp}"
+             <sip:b@example.com:5060;user=phone>{tag}\r\nCall-ID: {id}\r\nCSeq: 1 INVITE\r\n\r\n{sdp}"
         )
         .into_bytes()
     }
@@ -380,10 +396,29 @@ mod tests {
             ("id1", "a@example.com", "b@example.com:5060")
         );
         assert_eq!(
-            (call.began, call.answered, call.ended),
-            (WallTime(1), Some(WallTime(3)), Some(WallTime(9)))
+            (call.began, call.invited, call.answered, call.ended),
+            (WallTime(1), Some(WallTime(1)), Some(WallTime(3)), Some(WallTime(9)))
         );
         assert!(calls.end(end("192.0.2.1:0")).is_none(), "refused media");
+    }
+
+    #[test]
+    fn a_call_whose_invitation_was_not_recorded_has_no_time_of_it() {
+        let of = |messages: &[Vec<u8>]| {
+            let mut calls = SignalledCalls::default();
+            messages.iter().zip(1..).for_each(|(m, at)| calls.push(WallTime(at), m));
+            calls.call(0).map(|call| (call.began.0, call.invited, call.answered.map(|at| at.0)))
+        };
+        let ok = with_tag("SIP/2.0 200 OK", "id1", "a", ";tag=x", ANSWER);
+        let again = with_tag("INVITE sip:b SIP/2.0", "id1", "b", ";tag=a", OFFER);
+        assert_eq!(of(&[ok.clone()]), Some((1, None, Some(1))));
+        assert_eq!(of(&[again.clone(), ok.clone()]), Some((1, None, Some(2))));
+        // An answer in the acknowledgement of an invitation without an offer, and a call of which only the end is seen.
+        let [ack, bye] = ["ACK", "BYE"].map(|m| format!("{m} sip:b SIP/2.0"));
+        assert_eq!(of(&[with_tag(&ack, "id1", "a", ";tag=x", ANSWER)]), Some((1, None, None)));
+        assert_eq!(of(&[with_tag(&bye, "id1", "a", ";tag=x", "")]), None);
+        let whole = [message("INVITE sip:b SIP/2.0", "id1", "a", OFFER), ok, again];
+        assert_eq!(of(&whole), Some((1, Some(WallTime(1)), Some(2))));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Problems of captured TCP connections: the directions with data, and the [`Answer`] for all of them.
 
-use super::verdict::{MIN_SEGMENTS, is_queued, round_trip};
-use super::{BetweenPoints, DirectionFigures, ObservedConnection, TcpPoint, TcpResult};
+use super::verdict::{MIN_SEGMENTS, describe_change, is_queued, round_trip, usual_wait};
+use super::{BetweenPoints, DirectionFigures, ObservedConnection, RoundTripChange, TcpPoint, TcpResult};
 use crate::SpreadFigures;
 use crate::numbers::count;
 use crate::recording::{RecordedStep, describe_step};
@@ -23,6 +23,8 @@ const MIN_AFFECTED_SEGMENTS: u64 = 5;
 const FEW_SEGMENTS: u64 = 100;
 /// Number of lost segments below which the loss may be an exception.
 const FEW_LOST: u64 = 5;
+/// Increase of the round trip by a change of the path, in ns, above which the change is a problem.
+const LONG_DETOUR_NS: i64 = 150_000_000;
 /// Maximum number of causes in an answer.
 const MAX_CAUSES: usize = 16;
 
@@ -102,13 +104,14 @@ fn direction_of(
             duplicated(&result),
             missed(&result),
         ];
+        let whole = |cause: Cause| Cause { from_s: span[0], to_s: span[1], ..cause };
         let complete = |mut cause: Cause| {
             cause.direction = Some(direction);
-            [cause.from_s, cause.to_s] = span;
             cause.because = format!("{from} to {to}: {}", cause.because);
             cause
         };
-        result.causes = found.into_iter().flatten().map(complete).collect();
+        let all = found.into_iter().flatten().map(whole).chain(changes(data, resolution, (begin, span[1])));
+        result.causes = all.map(complete).collect();
         // The sort is stable: of equally severe causes, the one that explains the others stays first.
         result.causes.sort_by_key(|cause| std::cmp::Reverse(cause.severity));
     }
@@ -131,9 +134,42 @@ fn lost(data: &DirectionFigures) -> u64 {
     data.lost_before.saturating_add(data.lost_after)
 }
 
+/// Returns a cause for each change of the path, which lasts until the next one or until the connection ends at `end_s`,
+/// in seconds from `begin`.
+fn changes(
+    data: &DirectionFigures,
+    resolution: Span,
+    (begin, end_s): (WallTime, f64),
+) -> impl Iterator<Item = Cause> {
+    let changes = &data.rtt_changes;
+    let ends = changes.iter().skip(1).map(Some).chain([None]);
+    changes.iter().zip(ends).filter_map(move |(change, next)| {
+        let seconds = |change: &RoundTripChange| (change.at_ns - begin).0 as f64 / 1e9;
+        let (from, by) = (seconds(change), change.by().0);
+        let because = format!(
+            "{} at {from:.1} s: the smallest round trip changed at once from {} to {}, with as little variation after it as before, so it is not a queue",
+            describe_change(change),
+            time(change.before_ns.0 as f64),
+            time(change.after_ns.0 as f64)
+        );
+        let severity = if by > LONG_DETOUR_NS { Severity::Fair } else { Severity::Good };
+        let found = cause(CauseId::RouteChange, severity, 0.8, because);
+        // Two times that are cut to the resolution differ by up to twice as much as they really do.
+        (by.saturating_abs() > resolution.0.saturating_mul(2)).then_some(Cause {
+            from_s: from,
+            to_s: next.map_or(end_s, seconds),
+            magnitude_ns: Some(by),
+            ..found
+        })
+    })
+}
+
 fn queue(direction: &TcpDirection<'_>, resolution: Span) -> Option<Cause> {
     let r = direction.rtt?;
-    let (usual, most) = (r.median.saturating_sub(r.min), r.p95.saturating_sub(r.min));
+    let usual = usual_wait(&r, direction.data);
+    // The largest round trips may be those of a longer path.
+    let is_one_path = direction.data.rtt_changes.is_empty();
+    let most = if is_one_path { r.p95.saturating_sub(r.min) } else { usual };
     // Two times that are cut to the resolution differ by up to twice as much as they really do.
     if usual <= resolution.0.saturating_mul(2) {
         return None;
@@ -340,6 +376,13 @@ pub fn below_resolution(ns: i64, resolution: Option<Span>) -> String {
     }
 }
 
+/// Describes a change of the path in a headline.
+fn path_change(cause: &Cause) -> String {
+    let by = cause.magnitude_ns.unwrap_or(0);
+    let how = if by > 0 { "longer" } else { "shorter" };
+    format!("the path became {} {how} at {:.1} s", time(by.saturating_abs() as f64), cause.from_s)
+}
+
 fn headline(judged: &[&TcpDirection<'_>], all: usize, point: &TcpPoint) -> String {
     let Some(worst) = judged.first() else {
         return match all {
@@ -354,7 +397,13 @@ fn headline(judged: &[&TcpDirection<'_>], all: usize, point: &TcpPoint) -> Strin
         let path = path_round_trip(point);
         // There is a small queue among the causes, so the headline must not claim that nothing delayed the
         // data.
-        if judged.iter().flat_map(|w| &w.causes).any(|c| c.id == CauseId::Queue) {
+        let causes = || judged.iter().flat_map(|w| &w.causes);
+        if let Some(change) = causes().find(|c| c.id == CauseId::RouteChange) {
+            let others = causes().filter(|c| c.id == CauseId::RouteChange).count() - 1;
+            let more = if others > 0 { format!(" ({others} more)") } else { String::new() };
+            return format!("{name}: {}{more}{path}.", path_change(change));
+        }
+        if causes().any(|c| c.id == CauseId::Queue) {
             return format!("{name}: only small delays{path}.");
         }
         let data = if judged.len() == 1 {
@@ -373,6 +422,7 @@ fn headline(judged: &[&TcpDirection<'_>], all: usize, point: &TcpPoint) -> Strin
     let what = match first.id {
         CauseId::Queue => format!("data waits up to {size} in a queue"),
         CauseId::ReceiverStall => format!("the receiver did not read for {size}"),
+        CauseId::RouteChange => path_change(first),
         _ => lost,
     };
     let also = worst.causes.iter().skip(1).find(|c| c.severity > Severity::Good && c.magnitude.is_some());

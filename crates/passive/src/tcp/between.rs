@@ -2,9 +2,10 @@
 
 use super::{DirectionFigures, ObservedConnection};
 use crate::flows::FlowKey;
-use crate::{FlowDirection, FlowFigures};
+use crate::{FlowDirection, FlowFigures, Sides};
 use core::net::SocketAddr;
 use jitlat_core::prefix::Prefix;
+use jitlat_core::spec::Direction;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 
@@ -78,14 +79,27 @@ fn ends(key: &FlowKey) -> Option<[SocketAddr; 2]> {
 const MIN_MAJORITY: u64 = 10;
 
 /// Returns true if the clients are on the side of the monitor point, false if they are on the side of the reference
-/// point, and `None` if this is unknown or both sides have clients. `connections` are those of one point.
-pub fn are_clients_at_monitor(connections: &[ObservedConnection], flows: &[FlowFigures]) -> Option<bool> {
+/// point, and `None` if this is unknown or both sides have clients. `connections` are those of the monitor point, and
+/// `sides` the addresses that it sees at the two ends. The flows have the addresses that the reference point sees, so
+/// that only the sides show where the clients are if a device between the points translates addresses.
+pub fn are_clients_at_monitor(
+    connections: &[ObservedConnection],
+    flows: &[FlowFigures],
+    sides: &Sides,
+) -> Option<bool> {
     let known: HashSet<[SocketAddr; 2]> = flows.iter().filter_map(|f| ends(&f.key?)).collect();
-    let segments = |c: &&ObservedConnection| c.up.segments.saturating_add(c.down.segments);
-    let of = |ends: fn(&ObservedConnection) -> [SocketAddr; 2]| -> u64 {
-        connections.iter().filter(|c| known.contains(&ends(c))).map(|c| segments(&c)).sum()
+    let direction = |c: &ObservedConnection| match [[c.client, c.server], [c.server, c.client]]
+        .map(|ends| known.contains(&ends))
+    {
+        [true, _] => Some(Direction::Up),
+        [_, true] => Some(Direction::Down),
+        _ => sides.from_to(c.client.ip(), c.server.ip()),
     };
-    let (at_reference, at_monitor) = (of(|c| [c.client, c.server]), of(|c| [c.server, c.client]));
+    let segments = |c: &ObservedConnection| c.up.segments.saturating_add(c.down.segments);
+    let of = |wanted: Direction| -> u64 {
+        connections.iter().filter(|c| direction(c) == Some(wanted)).map(segments).sum()
+    };
+    let (at_reference, at_monitor) = (of(Direction::Up), of(Direction::Down));
     let (fewer, more) = (at_reference.min(at_monitor), at_reference.max(at_monitor));
     (more > fewer.saturating_mul(MIN_MAJORITY)).then_some(at_monitor > at_reference)
 }
@@ -172,7 +186,6 @@ pub fn put_together(
 mod tests {
     use super::*;
     use crate::{FlowRtt, Grouping, LinkType, decode};
-    use jitlat_core::spec::Direction;
     use jitlat_core::time::WallTime;
 
     fn connection(client: &str, server: &str, up: u64, down: u64) -> ObservedConnection {
@@ -247,7 +260,7 @@ mod tests {
             let flows = [flow(Grouping::Flow)];
             let (mut own, other) = (connection(client, server, 10, 20), connection(client, server, 30, 40));
             own.up.segments = 1;
-            let clients = are_clients_at_monitor(std::slice::from_ref(&own), &flows);
+            let clients = are_clients_at_monitor(std::slice::from_ref(&own), &flows, &Sides::default());
             let between = put_together(&[own], &[other], &flows, false).remove(0).compared().unwrap();
             (clients, losses(&between.up), losses(&between.down))
         };
@@ -256,7 +269,21 @@ mod tests {
         assert_eq!((clients, up), (Some(true), (Some(10), 8, Some(31), 9, 80)));
         assert_eq!(down, (Some(40), 7, Some(21), 8, 70));
         assert_eq!(of(A, B).0, Some(false));
-        assert_eq!(are_clients_at_monitor(&[], &[flow(Grouping::Flow)]), None);
+        assert_eq!(are_clients_at_monitor(&[], &[flow(Grouping::Flow)], &Sides::default()), None);
+    }
+
+    #[test]
+    fn behind_a_translation_the_sides_show_where_the_clients_are() {
+        let prefix = |text: &str| vec![Prefix::from(text.parse::<std::net::IpAddr>().unwrap())];
+        let sides = Sides { reference: prefix("198.51.100.7"), monitor: prefix("192.168.1.9") };
+        let of = |client: &str, server: &str| {
+            let mut own = connection(client, server, 10, 20);
+            own.up.segments = 100;
+            are_clients_at_monitor(&[own], &[flow(Grouping::Flow)], &sides)
+        };
+        assert_eq!(of("192.168.1.9:40000", "198.51.100.7:80"), Some(true));
+        assert_eq!(of("198.51.100.7:40000", "192.168.1.9:80"), Some(false));
+        assert_eq!(of("203.0.113.1:40000", "192.168.1.9:80"), None);
     }
 
     #[test]
@@ -264,7 +291,7 @@ mod tests {
         let of = |segments: [u64; 2]| {
             let mut both = [connection(A, B, 0, 0), connection(B, A, 0, 0)];
             both.iter_mut().zip(segments).for_each(|(c, n)| c.up.segments = n);
-            are_clients_at_monitor(&both, &[flow(Grouping::Flow)])
+            are_clients_at_monitor(&both, &[flow(Grouping::Flow)], &Sides::default())
         };
         assert_eq!([[100, 90], [90, 100], [100, 11]].map(of), [None; 3]);
         assert_eq!([[100, 1], [1, 100]].map(of), [Some(false), Some(true)]);

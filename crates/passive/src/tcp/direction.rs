@@ -6,6 +6,7 @@ use super::figures::{DirectionFigures, DirectionStatus};
 use super::flight::{Flight, InFlight};
 use super::gaps::{OpenGaps, SequenceGap};
 use super::history::DeliveredSegments;
+use super::round_trip_history::RoundTripHistory;
 use super::round_trips::{MIN_TIMEOUT, RoundTrips};
 use super::segment::{FIN, RST, SYN, TcpSegment};
 use super::window::{TcpWindow, WindowChange, lasted};
@@ -474,12 +475,18 @@ impl DirectionState {
         let is_share = |n: u64| n * SYSTEMATIC_COPIES >= self.figures.segments;
         let is_systematic = is_share(self.same) || twice >= MIN_COPIES && is_share(twice);
         let [made, met] = if is_systematic { [twice, 0] } else { [0, twice] };
+        let history = self.round_trips.history();
+        let changes = history.map_or_else(|| self.figures.rtt_changes.clone(), RoundTripHistory::changes);
+        let above =
+            history.filter(|_| !changes.is_empty()).map(|history| Span(history.above_levels(&changes)));
         DirectionFigures {
             copies: self.figures.copies + made,
             duplicates: met,
             unfilled_gaps: self.gaps.unfilled(),
             rtt_ack_ns: by_ack.or(self.figures.rtt_ack_ns),
             rtt_timestamp_ns: by_timestamp.or(self.figures.rtt_timestamp_ns),
+            rtt_changes: changes,
+            rtt_above_changes_ns: above.or(self.figures.rtt_above_changes_ns),
             ..self.figures.clone()
         }
     }

@@ -1,6 +1,7 @@
 //! [`DirectionFigures`]: final statistics of one direction's data; [`DirectionStatus`]: its current state.
 
 use super::event::EventKind;
+use super::round_trip_history::RoundTripChange;
 use crate::SpreadFigures;
 use jitlat_core::time::Span;
 use serde::{Deserialize, Serialize};
@@ -66,6 +67,13 @@ pub struct DirectionFigures {
     pub rtt_ack_ns: Option<SpreadFigures>,
     /// Round trips between capture point and receiver, by the timestamp option; `None` if not measured.
     pub rtt_timestamp_ns: Option<SpreadFigures>,
+    /// Lasting changes of the smallest round trip, in order of time: the path became longer or shorter. At most eight.
+    #[serde(default)]
+    pub rtt_changes: Vec<RoundTripChange>,
+    /// Median, over time, of the mean time that round trips take above the smallest one between two changes, in ns; null
+    /// without changes.
+    #[serde(default)]
+    pub rtt_above_changes_ns: Option<Span>,
 }
 
 impl DirectionFigures {

@@ -322,7 +322,8 @@ impl ConnectionsPart {
         self.connections.sort_by_key(|f| {
             (Reverse(f.connection.up.bytes.saturating_add(f.connection.down.bytes)), f.begins)
         });
-        let mut result = TcpResult { notes: notes::describe(&self), ..TcpResult::default() };
+        let is_exchanged = self.pair.as_ref().is_some_and(|pair| pair.is_exchanged);
+        let mut result = TcpResult { notes: notes::describe(&self), is_exchanged, ..TcpResult::default() };
         for found in self.connections {
             result.first.connections.push(found.connection);
             if self.pair.is_some() {
@@ -367,7 +368,9 @@ fn is_possible(d: &DirectionFigures) -> bool {
         d.window_full,
         d.max_in_flight,
     ];
-    counts.iter().all(|n| *n < 1 << 56)
+    let changes = d.rtt_changes.iter().flat_map(|c| [c.at_ns.0, c.before_ns.0, c.after_ns.0]);
+    let waits = d.rtt_above_changes_ns.iter().map(|wait| wait.0);
+    counts.iter().all(|n| *n < 1 << 56) && changes.chain(waits).all(|ns| ns.unsigned_abs() < MAX_COUNT)
 }
 
 #[cfg(test)]

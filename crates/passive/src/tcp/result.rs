@@ -77,6 +77,8 @@ pub struct TcpResult {
     pub first: TcpPoint,
     /// Comparison of the two points for each connection of `first`, in the same order; empty for one point.
     pub between: Vec<Option<BetweenPoints>>,
+    /// True if `first` is the point whose capture was given second, because it is nearer to the clients.
+    pub is_exchanged: bool,
     /// Notes about the reliability of the captures.
     pub notes: Vec<String>,
 }

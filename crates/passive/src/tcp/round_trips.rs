@@ -1,5 +1,6 @@
 //! [`RoundTrips`]: round trips between capture point and receiver, by acknowledgements and by timestamps.
 
+use super::round_trip_history::RoundTripHistory;
 use crate::{SpanSpread, SpreadFigures};
 use jitlat_core::time::{Span, WallTime};
 use std::collections::VecDeque;
@@ -24,6 +25,8 @@ const ANY_TIMEOUT: Span = Span::seconds(1);
 pub(super) struct RoundTrips {
     by_ack: SpanSpread,
     by_timestamp: SpanSpread,
+    /// Round trips by both measures, in the order of time.
+    history: RoundTripHistory,
     /// Timestamps of segments, and the time at which each was first sent.
     echoes: VecDeque<(u32, WallTime)>,
     least: Option<Span>,
@@ -42,6 +45,7 @@ impl Default for RoundTrips {
         RoundTrips {
             by_ack: SpanSpread::of_flow(),
             by_timestamp: SpanSpread::of_flow(),
+            history: RoundTripHistory::default(),
             echoes: VecDeque::new(),
             least: None,
             opening: [None; 2],
@@ -81,7 +85,7 @@ impl RoundTrips {
         if self.is_possible(at - sent) {
             self.by_timestamp.push((at - sent).0);
             self.newest[1] = Some((at, at - sent));
-            self.note(at - sent);
+            self.note(at, at - sent);
             if opening {
                 self.opening[1] = Some(at - sent);
             }
@@ -100,7 +104,7 @@ impl RoundTrips {
         if self.is_possible(at - sent) {
             self.by_ack.push((at - sent).0);
             self.newest[0] = Some((at, at - sent));
-            self.note(at - sent);
+            self.note(at, at - sent);
             if opening {
                 self.opening[0] = Some(at - sent);
             }
@@ -126,7 +130,8 @@ impl RoundTrips {
         (0..=timeout).contains(&rtt.0)
     }
 
-    fn note(&mut self, rtt: Span) {
+    fn note(&mut self, at: WallTime, rtt: Span) {
+        self.history.push(at, rtt.0);
         self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
         let r = rtt.0 as f64;
         self.smoothed = Some(match self.smoothed {
@@ -150,6 +155,11 @@ impl RoundTrips {
     /// Returns the round trips measured at `at`: by acknowledgement and by timestamp.
     pub(super) fn learnt_at(&self, at: WallTime) -> [Option<Span>; 2] {
         self.newest.map(|n| n.filter(|n| n.0 == at).map(|n| n.1))
+    }
+
+    /// Returns the round trips in the order of time; `None` if an acknowledgement may have waited for data.
+    pub(super) fn history(&self) -> Option<&RoundTripHistory> {
+        self.is_bounded.then_some(&self.history)
     }
 
     /// Statistics by acknowledgement and by timestamp.

@@ -1,6 +1,6 @@
 //! Explains a connection's delays: retransmissions, a full window, or the path.
 
-use super::{BetweenPoints, DirectionBetween, DirectionFigures, ObservedConnection};
+use super::{BetweenPoints, DirectionBetween, DirectionFigures, ObservedConnection, RoundTripChange};
 use crate::SpreadFigures;
 use crate::numbers::count;
 use jitlat_core::units::eng3;
@@ -41,18 +41,30 @@ pub(super) fn round_trip(data: &DirectionFigures) -> Option<SpreadFigures> {
     }
 }
 
+/// Returns the usual time in ns that the round trips `r` of `data` take above the smallest one. After a change of the path,
+/// round trips are compared with those of the same path.
+pub(super) fn usual_wait(r: &SpreadFigures, data: &DirectionFigures) -> i64 {
+    data.rtt_above_changes_ns.map_or_else(|| r.median.saturating_sub(r.min), |above| above.0)
+}
+
 /// Returns `Some(true)` if the round trips `r` of `data` show a queue, `Some(false)` if delayed acknowledgements can
 /// explain them, `None` if there is no queue.
 pub(super) fn is_queued(r: &SpreadFigures, data: &DirectionFigures) -> Option<bool> {
-    let above = r.median.saturating_sub(r.min);
+    let above = usual_wait(r, data);
     let may_wait = (1..=TWO_SEGMENTS).contains(&data.max_in_flight);
     let longest = if may_wait { MAX_SINGLE_ACK_DELAY_NS } else { MAX_ACK_DELAY_NS };
     (above > r.min && above > MIN_QUEUE_NS).then_some(above >= longest)
 }
 
+/// Describes a change of the path.
+pub(super) fn describe_change(change: &RoundTripChange) -> String {
+    let how = if change.by().0 > 0 { "longer" } else { "shorter" };
+    format!("the path became {} {how}", eng3(change.by().0.saturating_abs() as f64))
+}
+
 fn path(data: &DirectionFigures, between: Option<&DirectionBetween>) -> Option<String> {
     let r = round_trip(data)?;
-    let above = r.median.saturating_sub(r.min);
+    let above = usual_wait(&r, data);
     let mut text = if is_queued(&r, data) == Some(false) {
         format!(
             "minimum round trip {}, median {}: a queue on the path, or the receiver's delayed acknowledgements",
@@ -73,6 +85,10 @@ fn path(data: &DirectionFigures, between: Option<&DirectionBetween>) -> Option<S
             eng3(r.median as f64)
         )
     };
+    if !data.rtt_changes.is_empty() {
+        let changes: Vec<String> = data.rtt_changes.iter().map(describe_change).collect();
+        text = format!("{}; {text}", changes.join(", then "));
+    }
     if let Some(v) = between.and_then(|l| l.delay_variation_median_ns)
         && above >= MAX_ACK_DELAY_NS
     {

@@ -41,10 +41,11 @@ fn one(t: &mut String, k: usize, call: &RtpCall, r: &RtpResult) {
     let [caller, called] = call.ends(&r.streams);
     let _ = writeln!(t, "\ncall {}: {caller} and {called}", k + 1);
     if let Some(s) = &call.signalling {
-        let _ = writeln!(t, "  Call-ID {}, invited {}", s.call_id, units::utc_date(s.began));
-        // Without the invitation, the time until the answer is unknown.
-        if let Some(at) = s.answered.filter(|at| *at > s.began) {
-            let _ = writeln!(t, "  answered after {}", units::eng4((at - s.began).0));
+        let (how, at) =
+            s.invited.map_or(("invitation not recorded, first message", s.began), |at| ("invited", at));
+        let _ = writeln!(t, "  Call-ID {}, {how} {}", s.call_id, units::utc_date(at));
+        if let Some((answered, invited)) = s.answered.zip(s.invited) {
+            let _ = writeln!(t, "  answered after {}", units::eng4((answered - invited).0));
         }
     }
     if let Some(round_trip) = call.round_trip_ns {

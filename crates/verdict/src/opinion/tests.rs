@@ -38,7 +38,7 @@ fn a_jitter_that_is_not_the_buffers_has_a_note() {
     assert_eq!(jitter_note(&summary(|seq| Some(noise(seq)))), None);
     let longer = summary(|seq| Some(noise(seq) + if seq < 600 { 0 } else { 12 * MS }));
     let note = jitter_note(&longer).unwrap();
-    assert_eq!(note, "the jitter includes the route change; the buffer does not");
+    assert_eq!(note, "the jitter includes the change of the delay; the buffer does not");
     // A queue is part of both.
     let queue = summary(|seq| Some(noise(seq) + (60 * MS - (seq - 500).abs() * MS / 2).max(0)));
     assert_eq!(jitter_note(&queue), None);

@@ -123,7 +123,7 @@ pub fn jitter(receiver_stalls: u64, route_changes: u64, drifts: u64) -> Option<S
     let drift = name(drifts, "the drift of the clocks", "the drift of the clocks");
     let parts = [
         name(receiver_stalls, "the receiver's stall", "the receiver's stalls"),
-        name(route_changes, "the route change", "the route changes"),
+        name(route_changes, "the change of the delay", "the changes of the delay"),
         drift,
     ];
     let parts: Vec<&str> = parts.into_iter().flatten().collect();

@@ -1,7 +1,7 @@
 //! [`Intervals`]: the times between the packets of each sender around a jump of the times. They show how large a step of
 //! the clock was, and steps that no timestamps show.
 
-use super::{Hosts, MIN_FORWARD_STEP, Sender, SenderMark};
+use super::{Hosts, MIN_FORWARD_STEP, Sender, SenderMark, StepSize};
 
 /// Number of packets of a sender whose times are compared.
 const COMPARED: usize = 3;
@@ -45,6 +45,19 @@ impl Examined {
     fn delay(&self) -> i64 {
         let usual = median(self.intervals()).unwrap_or(0);
         self.at[0].saturating_sub(self.before.at).saturating_sub(usual)
+    }
+
+    /// Returns the difference between the longest and the shortest time between packets, in ns; the only one if there is
+    /// one.
+    fn variation(&self) -> i64 {
+        match self.intervals()[..] {
+            [] => 0,
+            [only] => only,
+            ref all => {
+                let (least, most) = (all.iter().min().copied(), all.iter().max().copied());
+                most.zip(least).map_or(0, |(most, least)| most.saturating_sub(least))
+            }
+        }
     }
 
     /// Returns the regular interval of the sender, and the difference between the longest and the shortest one, in ns;
@@ -113,10 +126,10 @@ impl Intervals {
         self.catches_up() || passed >= EXAMINED || self.step_forward().is_some_and(|(_, proven)| proven)
     }
 
-    /// Returns the step forward on which all senders at regular intervals agree, in ns, and true if there are at least
+    /// Returns the step forward on which all senders at regular intervals agree, and true if there are at least
     /// [`PROOF`] of them; `None` if they disagree or no two of them send to each other, or if packets may be missing or delayed
     /// instead.
-    pub(super) fn step_forward(&self) -> Option<(i64, bool)> {
+    pub(super) fn step_forward(&self) -> Option<(StepSize, bool)> {
         let all: Vec<(&Examined, i64, i64)> = self
             .senders
             .iter()
@@ -134,7 +147,11 @@ impl Intervals {
         // A path that became longer delays all senders on one side alike.
         let both = all.iter().any(|(a, ..)| all.iter().any(|(b, ..)| a.hosts.is_opposite(&b.hosts)));
         let shows = step >= MIN_FORWARD_STEP && both && agree && all.iter().any(is_between);
-        (shows && !self.catches_up()).then_some((step, all.len() >= PROOF))
+        let apart = |(s, _, spread): &(&Examined, i64, i64)| {
+            s.delay().saturating_sub(step).saturating_abs().saturating_add(*spread)
+        };
+        let size = StepSize { by: step, error: all.iter().map(apart).max() };
+        (shows && !self.catches_up()).then_some((size, all.len() >= PROOF))
     }
 
     /// True if the interval after the jump is known for at least one sender whose times went back by more than half of
@@ -148,12 +165,18 @@ impl Intervals {
         self.senders.iter().filter(move |s| s.before.at > s.at[0].saturating_sub(by / 2))
     }
 
-    /// Estimates the size of a step back, in ns, if the times jumped by `by` ns. The step is larger than the jump by
-    /// the time that passed between the frames before and after it. The intervals of the senders show that time;
-    /// without them, the median time between two frames is assumed.
-    pub(super) fn step_back(&self, by: i64) -> i64 {
+    /// Estimates the size of a step back if the times jumped by `by` ns. The step is larger than the jump by the time that
+    /// passed between the frames before and after it. The intervals of the senders show that time; without them, the
+    /// median time between two frames is assumed.
+    pub(super) fn step_back(&self, by: i64) -> StepSize {
         let gaps = self.at.windows(2).map(|w| w[1].saturating_sub(w[0])).filter(|gap| *gap > 0);
-        median(self.back(by).map(Examined::delay).collect())
-            .unwrap_or_else(|| by.saturating_sub(median(gaps.collect()).unwrap_or(0)))
+        match median(self.back(by).map(Examined::delay).collect()) {
+            Some(step) => {
+                let apart = |s: &Examined| s.delay().saturating_sub(step).saturating_abs();
+                let error = self.back(by).map(|s| apart(s).saturating_add(s.variation())).max();
+                StepSize { by: step, error }
+            }
+            None => StepSize { by: by.saturating_sub(median(gaps.collect()).unwrap_or(0)), error: None },
+        }
     }
 }

@@ -2,7 +2,7 @@
 //! senders by the same amount against their media clocks, in both directions of a call at once. Delay before the capture
 //! point shifts only those senders whose packets take the path that changed.
 
-use super::{Hosts, Sender, SenderMark};
+use super::{Hosts, Sender, SenderMark, StepSize};
 
 /// Smallest shift that is examined, in ns.
 const MIN_SHIFT: i64 = 4_000_000;
@@ -108,8 +108,8 @@ impl Shift {
         self.senders.iter().any(|s| stayed(s.by[0]) || s.packets >= DECISIVE && stayed(s.median()))
     }
 
-    /// Returns the size of the step, in ns; `None` if the clock was not set.
-    pub(super) fn step(&self) -> Option<i64> {
+    /// Returns the size of the step; `None` if the clock was not set.
+    pub(super) fn step(&self) -> Option<StepSize> {
         let mut all: Vec<i64> = self.senders.iter().map(Shifted::median).collect();
         all.sort_unstable();
         // For an even number of senders, the mean of the two values in the middle.
@@ -122,6 +122,9 @@ impl Shift {
         };
         let both = self.senders.iter().any(|a| self.senders.iter().any(|b| a.is_opposite(b)));
         let is_step = both && by.saturating_abs() >= MIN_SHIFT && !self.is_refuted();
-        (is_step && self.senders.iter().all(agrees)).then_some(by)
+        let apart =
+            |s: &Shifted| s.median().saturating_sub(by).saturating_abs().saturating_add(s.before.spread);
+        let size = StepSize { by, error: self.senders.iter().map(apart).max() };
+        (is_step && self.senders.iter().all(agrees)).then_some(size)
     }
 }

@@ -3,6 +3,16 @@ use jitlat_core::time::SECOND;
 
 const MS: i64 = 1_000_000;
 
+/// Returns the difference between a step of `by` ns and the size that was found for it.
+fn wrong(step: &Step, by: i64) -> i64 {
+    (step.size.by - by).abs()
+}
+
+/// True if the size of a step is known, and its error is not larger than stated.
+fn is_within(step: &Step, by: i64) -> bool {
+    step.size.error.is_some_and(|error| wrong(step, by) <= error)
+}
+
 /// Returns the addresses of frame `k`: two hosts send to each other in turn.
 fn host(k: i64) -> Hosts {
     let from = k as u32 % 2;
@@ -68,7 +78,10 @@ fn steps_back_are_found_with_and_without_timestamps() {
         for by in [-60 * MS, -250 * MS, -SECOND, -3600 * SECOND] {
             let (times, steps, _) = run(stamped, 300, |k| k * 10 * MS + if k < 100 { 0 } else { by });
             assert_eq!((times.len(), steps.len()), (300, 1), "{stamped} {by}");
-            assert!((steps[0].by - by).abs() <= 11 * MS && steps[0].proven, "{by}: {steps:?}");
+            assert!(
+                wrong(&steps[0], by) <= 11 * MS && is_within(&steps[0], by) && steps[0].proven,
+                "{by}: {steps:?}"
+            );
             assert_eq!(steps[0].at, WallTime(99 * 10 * MS));
             assert!(times.is_sorted() && times[299] - 299 * 10 * MS <= 11 * MS, "{stamped} {by}");
         }
@@ -82,7 +95,9 @@ fn steps_forward_are_found_by_the_timestamps_of_two_hosts() {
         let (times, steps, _) = run(true, 300, recorded);
         assert_eq!((times.len(), steps.len()), (300, 1), "{by}");
         assert!(
-            (steps[0].by - by).abs() < 2 * MS && (times[299] - 2990 * MS).abs() < 2 * MS,
+            wrong(&steps[0], by) < 2 * MS
+                && is_within(&steps[0], by)
+                && (times[299] - 2990 * MS).abs() < 2 * MS,
             "{by}: {steps:?}"
         );
         assert!(run(false, 300, recorded).1.is_empty(), "without timestamps it may be silence");
@@ -129,7 +144,10 @@ fn a_step_forward_is_seen_by_all_who_send_at_regular_intervals() {
     for (senders, proven) in [(&CALL[..], false), (&ROOM, true)] {
         for by in [110 * MS, 350 * MS, 4567 * MS] {
             let steps = regular(senders, |at| Some(if at < 2000 * MS { at } else { at + by }));
-            assert!(steps.len() == 1 && (steps[0].by - by).abs() <= MS, "{by}: {steps:?}");
+            assert!(
+                steps.len() == 1 && wrong(&steps[0], by) <= MS && is_within(&steps[0], by),
+                "{by}: {steps:?}"
+            );
             assert_eq!(steps[0].proven, proven);
         }
     }
@@ -151,9 +169,15 @@ fn missing_packets_are_no_step_forward() {
 fn the_size_of_a_step_back_does_not_depend_on_the_time_between_packets() {
     for by in [-150 * MS, -290 * MS, -SECOND, -3600 * SECOND] {
         let steps = regular(&ROOM, |at| Some(if at < 2000 * MS { at } else { at + by }));
-        assert!(steps.len() == 1 && (steps[0].by - by).abs() <= MS, "{by}: {steps:?}");
+        assert!(
+            steps.len() == 1 && wrong(&steps[0], by) <= MS && is_within(&steps[0], by),
+            "{by}: {steps:?}"
+        );
         let (_, steps, _) = run(false, 300, |k| k * 10 * MS + if k < 100 { 0 } else { by });
-        assert!(steps.len() == 1 && (steps[0].by - by).abs() <= MS, "{by}: {steps:?}");
+        assert!(
+            steps.len() == 1 && wrong(&steps[0], by) <= MS && is_within(&steps[0], by),
+            "{by}: {steps:?}"
+        );
     }
 }
 
@@ -225,7 +249,10 @@ fn steps_forward_are_found_by_the_media_clocks_of_two_hosts() {
         let step = |k: i64| if k < 200 { 0 } else { by };
         let (times, steps) = of_media(600, ticks, |k| k * 10 * MS + k * 7919 % 2000 * 1000 + step(k));
         assert_eq!((times.len(), steps.len()), (600, 1), "{by}");
-        assert!((steps[0].by - by).abs() < 3 * MS && steps[0].proven, "{by}: {steps:?}");
+        assert!(
+            wrong(&steps[0], by) < 3 * MS && is_within(&steps[0], by) && steps[0].proven,
+            "{by}: {steps:?}"
+        );
     }
     // All packets wait for a second, and arrive together: the path stalled.
     let stalled = |k: i64| if (200..300).contains(&k) { 3000 * MS + k * 1000 } else { k * 10 * MS };
@@ -247,7 +274,10 @@ fn small_steps_are_found_by_both_directions_of_a_call() {
         let step = |k: i64| if k < 300 { 0 } else { by };
         let (times, steps) = of_media(900, ticks, |k| k * 10 * MS + jitter(k) + step(k));
         assert_eq!((times.len(), steps.len()), (900, 1), "{by}");
-        assert!((steps[0].by - by).abs() < 2 * MS && steps[0].proven, "{by}: {steps:?}");
+        assert!(
+            wrong(&steps[0], by) < 2 * MS && is_within(&steps[0], by) && steps[0].proven,
+            "{by}: {steps:?}"
+        );
         let far = |(at, k): (&i64, i64)| (at - k * 10 * MS).abs() > 5 * MS;
         assert_eq!(times.iter().zip(0..).filter(|(at, k)| far((*at, *k))).count(), 0, "{by}");
     }
@@ -299,5 +329,5 @@ fn the_size_of_a_step_does_not_contain_the_jitter() {
     let (_, steps) =
         of_media(900, |k| (k * 80) as u32, |k| k * 10 * MS + jitter(k) + if k < 301 { 0 } else { 45 * MS });
     assert_eq!(steps.len(), 1);
-    assert!((steps[0].by - 45 * MS).abs() < 2 * MS, "{steps:?}");
+    assert!(wrong(&steps[0], 45 * MS) < 2 * MS && is_within(&steps[0], 45 * MS), "{steps:?}");
 }

@@ -121,6 +121,7 @@ impl Screen {
             own.chain(between)
         });
         let mut trust = calls.notes();
+        trust.extend(calls.streams.iter().find_map(|stream| jitlat_verdict::jitter_note(stream.summary)));
         trust.push("--call N shows one call; the number before a stream is that of its call".to_owned());
         trust.push(
             "MOS: with the best play-out buffer; one capture point does not see the path's delay".to_owned(),
@@ -177,6 +178,7 @@ impl Screen {
         let both = call.streams.iter().any(|s| Some(s.direction) != first);
         let relation = if both { content::Relation::Directions } else { content::Relation::Separate };
         let mut trust = calls.notes();
+        trust.extend(trust::jitter(&streams, &labels));
         trust.extend(shown.iter().zip(&labels).flat_map(|((stream, _), label)| facts(stream, label)));
         let between = call.media(&calls.result.streams).zip(&labels);
         trust.extend(between.filter_map(|(s, label)| one_way_delay(calls.between(s.stream)?, label)));
@@ -253,11 +255,11 @@ pub(crate) fn title(call: &RtpCall, streams: &[RtpStream]) -> String {
     let Some(signalled) = &call.signalling else {
         return format!("call, up from {caller} to {called}{long}");
     };
-    // Without the invitation, the time until the answer is unknown.
+    // Without the invitation, it is unknown who called, and how long the answer took.
+    let Some(invited) = signalled.invited else { return format!("call between {caller} and {called}{long}") };
     let answered = signalled
         .answered
-        .filter(|at| *at > signalled.began)
-        .map_or(String::new(), |at| format!(", answered after {}", eng3((at - signalled.began).0 as f64)));
+        .map_or(String::new(), |at| format!(", answered after {}", eng3((at - invited).0 as f64)));
     format!("call from {caller} to {called}{long}{answered}")
 }
 

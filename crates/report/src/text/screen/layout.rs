@@ -273,9 +273,14 @@ pub(super) fn show(screen: &Screen, options: &TextOptions) -> String {
     text
 }
 
-/// Returns the verdicts: two rows each for up to two verdicts, one row each for more.
+/// Returns the verdicts. With up to four of them, as two points have for both directions of a call, a verdict that needs
+/// two rows gets them; with two, three rows.
 fn leads(screen: &Screen, width: usize) -> Vec<TextRow> {
-    let most = if screen.lead.len() <= 2 { 2 } else { 1 };
+    let most = match screen.lead.len() {
+        ..=2 => 3,
+        3..=4 => 2,
+        _ => 1,
+    };
     let mut rows = Vec::new();
     for (level, text) in screen.lead.iter().take(MAX_STREAMS) {
         rows.extend(leading(text, Some(mark(*level).1), most, width));
@@ -535,6 +540,19 @@ mod tests {
         let screen =
             Screen::default().followed_by(command, "every figure").in_short("the same command with -v");
         next(&screen, 73)
+    }
+
+    #[test]
+    fn verdicts_of_two_points_are_not_cut() {
+        let long = "packets waited up to 155 ms in a queue, from 14.1 s to 26.0 s (12 more); set a buffer of 158 ms.";
+        let of = |n: usize| {
+            let lead =
+                (0..n).map(|k| (jitlat_core::summary::Level::Poor, format!("Up {k}, between: Poor: {long}")));
+            leads(&Screen { lead: lead.collect(), ..Screen::default() }, 80)
+        };
+        let whole = |n: usize| of(n).iter().filter(|row| row.0[0].0.ends_with("a buffer of 158 ms.")).count();
+        assert_eq!([1, 2, 3, 4].map(whole), [1, 2, 3, 4]);
+        assert_eq!((of(4).len(), of(5).len()), (8, 5));
     }
 
     #[test]

@@ -62,6 +62,7 @@ impl Screen {
             let clocks =
                 "a round trip adds the delays of a packet out and the next one in, so clock offsets cancel";
             said.push(clocks.to_owned());
+            said.extend(trust::jitter(&streams, &labels));
             said.extend(trust::warnings(&streams, &labels));
         }
         Screen {

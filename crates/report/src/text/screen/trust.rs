@@ -76,6 +76,15 @@ pub(super) fn of(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<String>
     lines
 }
 
+/// Explains why the jitter of a stream is larger than its buffer, for each stream for which it is.
+pub(super) fn jitter(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<String> {
+    let of = |(stream, label): (&ScreenStream<'_>, &String)| {
+        let note = jitlat_verdict::jitter_note(stream.summary)?;
+        Some(if streams.len() > 1 { format!("{label}: {note}") } else { note })
+    };
+    streams.iter().zip(labels).filter_map(of).collect()
+}
+
 /// Describes the radio of the test's interface; `None` if it has none.
 fn interface(s: &Summary) -> Option<String> {
     s.session.client.interface.as_ref().filter(|interface| interface.is_radio()).and_then(|i| describe(i))
