@@ -115,7 +115,7 @@ pub fn run(
         // Bounded, so that a connection that accepts no data does not make the queue grow without limit.
         while waiting.len() < 64 * sizes.request() {
             match pinger.poll_transmit(tick(), &mut waiting) {
-                Some(Transmit::Request(_) | Transmit::Conversation) => {}
+                Some(Transmit::Request(_) | Transmit::Probe | Transmit::Conversation) => {}
                 None => break,
             }
             push(&mut stream, &mut waiting, &mut lost);

@@ -61,6 +61,8 @@ const MAX_LATENESS: Span = Span::millis(5);
 pub enum Transmit {
     /// Request with this number, for which a kernel timestamp should be requested.
     Request(u32),
+    /// Request sent after the test to determine whether the far host counts its answers.
+    Probe,
     /// Packet of the conversation.
     Conversation,
 }
@@ -323,7 +325,7 @@ impl<P: Protocol> Pinger<P> {
             *n += 1;
             self.due = now.steady + PROBE_TIMEOUT;
             self.protocol.request(seq, false, now.wall, out);
-            return Some(Transmit::Conversation);
+            return Some(Transmit::Probe);
         }
         let waiting = self.plan.wait.is_some() && self.until.is_some();
         if self.state != PingerState::Sending || now.steady < self.due || waiting {
