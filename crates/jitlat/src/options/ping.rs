@@ -9,6 +9,7 @@ use super::pace::PaceArg;
 use super::priority::PriorityArgs;
 use super::protocol::ProtocolArgs;
 use super::report::{QuietArgs, ReportArgs};
+use super::start::StartArgs;
 use super::{LocalAddresses, family};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
@@ -98,6 +99,8 @@ pub struct PingArgs {
     /// DSCP of the requests: 0 to 63, or a name (EF, AF41, CS1, LE)
     #[arg(short = 'D', long, value_name = "DSCP", default_value = "0")]
     pub dscp: Dscp,
+    #[command(flatten)]
+    pub start: StartArgs,
     #[command(flatten)]
     pub priority: PriorityArgs,
     /// Source port of UDP requests; 0: the system chooses
@@ -259,6 +262,7 @@ impl PingArgs {
             pace: self.pace.into(),
             stamps: self.stamps,
             annotations: self.log.annotations(),
+            start: self.start.gate(),
             watch: WatchSettings { gpsd: self.gpsd.clone(), ..WatchSettings::default() },
             ..Ping::boxed(&host, self.protocol.client(port)?)
         };

@@ -7,7 +7,7 @@ use crate::clock::{self, ClockSteps, tick};
 use crate::cmsg::{Passage, ReceivedInfo};
 use crate::departures::{MAX_AWAITED, TransmitMatcher};
 use crate::interface::InterfaceCounters;
-use crate::pace::PaceMode;
+use crate::pace::{PaceMode, late_start_note};
 use crate::sockets::{exceeded_mtu, is_mtu_report, is_prohibition};
 use crate::stamp::{StampMode, StampedPackets, flags};
 use crate::sys::{self, Inbox, MAX_BATCH};
@@ -152,6 +152,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         host.notes.extend(notes);
         let (mode, chosen) = link.pacing.mode_at(plan.spec.period());
         host.notes.extend(chosen);
+        host.adapter_clock = clock::stamping_clock(local.ip(), stamps);
         let clock_steps = ClockSteps::start();
         let counters = InterfaceCounters::start(local.ip());
         let source = match stamps {
@@ -163,6 +164,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         let departures = TransmitMatcher::new(MAX_AWAITED, source);
         let mut pinger = Pinger::new(make(kernel_id), plan, source);
         pinger.take_any_port(link.marking.any_port);
+        pinger.start_at(link.start);
         Exchange {
             link,
             wire: ExchangeSockets { socket, elsewhere, framing, ip_header, local, port: link.to.port() },
@@ -397,6 +399,9 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             ..
         } = self;
         host.sync_after = clock::sync_state();
+        let adapter = clock::stamping_clock(wire.local.ip(), stamping.stamps);
+        host.adapter_clock = clock::worse_clock(host.adapter_clock, adapter);
+        host.notes.extend(pinger.late_start().map(late_start_note));
         host.clock_step = Some(clock_steps.check());
         host.notes.extend(counters.note());
         // The far program ended during the test if its host reported this, no answer arrived afterwards, and

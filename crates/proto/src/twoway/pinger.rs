@@ -112,6 +112,10 @@ pub struct Pinger<P> {
     closing: bool,
     /// True if answers are accepted from any port of the far host.
     any_port: bool,
+    /// Requested time of the first request; `None`: as soon as requests may be sent.
+    start_at: Option<WallTime>,
+    /// Time by which the first request was later than requested; `None` if it was not.
+    late: Option<Span>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,7 +169,20 @@ impl<P: Protocol> Pinger<P> {
             pending: VecDeque::with_capacity(MAX_PENDING + 1),
             closing: false,
             any_port: false,
+            start_at: None,
+            late: None,
         }
+    }
+
+    /// Sends the first request at `start`, or as soon as requests may be sent. The conversation around the test begins at
+    /// once.
+    pub fn start_at(&mut self, start: Option<WallTime>) {
+        self.start_at = start;
+    }
+
+    /// Returns the time by which requests may be sent later than [requested](Self::start_at); `None` if they are not.
+    pub fn late_start(&self) -> Option<Span> {
+        self.late
     }
 
     /// Accepts answers from any port of the far host if `any` is true. Otherwise, packets from other ports
@@ -256,8 +273,11 @@ impl<P: Protocol> Pinger<P> {
                     self.plan.spec = spec;
                 }
                 self.state = PingerState::Sending;
-                self.start = Some(now.steady);
-                self.due = self.deadlines.next().map_or(now.steady, |d| now.steady + d);
+                let left = self.start_at.map_or(Span::ZERO, |start| start - now.wall);
+                self.late = Some(Span::ZERO - left).filter(|late| *late > Span::ZERO);
+                let start = now.steady + left.max(Span::ZERO);
+                self.start = Some(start);
+                self.due = self.deadlines.next().map_or(start, |d| start + d);
             }
             (PingerState::Sending, ConversationState::Over) => self.finish_sending(now),
             (PingerState::Draining, ConversationState::Over) => self.finish(),

@@ -5,6 +5,7 @@ use crate::arguments::{Argument, Arguments, NamedFile, parses_as};
 use crate::error::Error;
 use crate::ping::protocol::{PingClient, PingProtocol, ProtocolServer, RequestSizes};
 use crate::ping::test::{PingResult, PingTest};
+use crate::start::SETUP_TIME;
 use jitlat_core::ntp::TimeFormat;
 use jitlat_core::spec::MAX_PAYLOAD;
 use jitlat_core::{Span, Transport, quantity};
@@ -208,8 +209,8 @@ impl IpslaClient {
             Some(wait) => (wait + test.plan.timeout).times(spec.packets().into()),
             None => spec.duration(),
         };
-        // The test begins when the answer arrives, and ends with requests that show whether the responder counts.
-        sending + test.plan.timeout + Span::seconds(3)
+        // The test begins after the answer, or at a given time, and ends with requests that show whether the responder counts.
+        sending + test.plan.timeout + Span::seconds(3) + SETUP_TIME
     }
 }
 
