@@ -1,9 +1,10 @@
 #![no_main]
-// Aims at: crates/proto/src/lamp/server.rs crates/proto/src/lamp/proof.rs crates/proto/src/lamp/tally.rs crates/proto/src/stamp/reflector.rs crates/proto/src/stamp/tlv.rs crates/proto/src/twamp/reflector.rs crates/proto/src/irtt/server.rs crates/proto/src/shares.rs
+// Aims at: crates/proto/src/lamp/server.rs crates/proto/src/lamp/proof.rs crates/proto/src/lamp/tally.rs crates/proto/src/stamp/reflector.rs crates/proto/src/stamp/tlv.rs crates/proto/src/twamp/reflector.rs crates/proto/src/irtt/server.rs crates/proto/src/ipsla/responder.rs crates/proto/src/shares.rs
 
-use jitlat_core::ntp::ErrorEstimate;
+use jitlat_core::ntp::{ErrorEstimate, TimeFormat};
 use jitlat_core::{Span, SteadyTime, WallTime};
 use jitlat_fuzz::Heap;
+use jitlat_proto::ipsla::{self, IpslaVersion, ProbeForm};
 use jitlat_proto::irtt;
 use jitlat_proto::irtt::packet::{self, IrttPacket, flag};
 use jitlat_proto::lamp::{self, LampHeader, LampKind, LampReaction};
@@ -11,7 +12,7 @@ use jitlat_proto::machine::Tick;
 use jitlat_proto::reqresp::{self, ExchangeSizes, GREETING_LEN};
 use jitlat_proto::stamp;
 use jitlat_proto::twamp::{SecurityMode, SessionReflector};
-use jitlat_proto::twoway::RequestArrival;
+use jitlat_proto::twoway::{Protocol, RequestArrival};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
@@ -55,6 +56,22 @@ enum Step {
         flags: u8,
         body: Vec<u8>,
     },
+    /// A control message of IP SLA that opens a port, with another byte at a place.
+    Ipsla {
+        host: u8,
+        v2: bool,
+        seq: u8,
+        port: u8,
+        at: u8,
+        byte: u8,
+    },
+    /// A probe of IP SLA to an open port.
+    Probe {
+        host: u8,
+        form: u8,
+        seq: u32,
+        port: u8,
+    },
     /// TCP request-response: a connection with a greeting, from a host that completes the handshake, or cannot because its address is
     /// forged.
     Tcp {
@@ -93,6 +110,7 @@ struct World {
     stamp: stamp::StampSessionReflector,
     twamp: SessionReflector,
     irtt: irtt::Server,
+    ipsla: ipsla::Responder,
     balances: HashMap<IpAddr, Balance>,
     /// The last proof in an ACK to each address.
     proofs: HashMap<SocketAddr, u64>,
@@ -142,6 +160,21 @@ impl World {
         if let Some((token, _)) = IrttPacket::parse(&out, None).ok().and_then(|p| p.token()) {
             self.tokens.insert(from, token);
         }
+        if !out.is_empty() {
+            self.sent(from, out.len());
+        }
+    }
+
+    /// Passes a packet to the responder of IP SLA: a control message, or a packet to a port.
+    fn ipsla(&mut self, from: SocketAddr, port: Option<u16>, packet: &[u8]) {
+        let arrival = self.arrived(from, packet.len());
+        let mut out = Vec::new();
+        let done = match port {
+            None => self.ipsla.control(packet, &arrival, self.now, &mut |port| Some(port.max(1024)), &mut out),
+            Some(port) => self.ipsla.probe(port, packet, &arrival, self.now, &mut out),
+        };
+        assert_eq!(done.is_ok(), !out.is_empty());
+        self.ipsla.close_ports(self.now.steady);
         if !out.is_empty() {
             self.sent(from, out.len());
         }
@@ -215,6 +248,12 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
             ..stamp::ReflectorRules::default()
         }),
         irtt: irtt::Server::new(rules, [3; 32], SteadyTime(0)),
+        ipsla: ipsla::Responder::new(ipsla::ResponderRules {
+            sessions: SESSIONS,
+            sessions_per_client: 6,
+            open_ports: 4,
+            ..ipsla::ResponderRules::default()
+        }),
         twamp: SessionReflector::new(SecurityMode::Open, None, host(1).ip(), None),
         balances: HashMap::new(),
         proofs: HashMap::new(),
@@ -267,9 +306,36 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
                 packet.extend(body);
                 world.irtt(from, &packet);
             }
+            Step::Ipsla { host: k, v2, seq, port, at, byte } => {
+                let options = ipsla::IpslaOptions {
+                    version: if *v2 { IpslaVersion::V2 } else { IpslaVersion::V1 },
+                    form: ProbeForm::Milliseconds,
+                    size: 32,
+                    local: SocketAddr::new(host(*k).ip(), 0),
+                    target: SocketAddr::from(([192, 0, 2, 2], 2000 + u16::from(port % 8))),
+                    duration: Span::seconds(5),
+                    seq: (*seq).into(),
+                    key: None,
+                    random: [0; 16],
+                };
+                let mut packet = Vec::new();
+                ipsla::Client::new(options).poll_conversation(world.now, &mut packet);
+                if let Some(changed) = packet.get_mut(usize::from(*at)) {
+                    *changed ^= byte;
+                }
+                world.ipsla(host(*k), None, &packet);
+            }
+            Step::Probe { host: k, form, seq, port } => {
+                let forms = [ProbeForm::Echo, ProbeForm::Milliseconds, ProbeForm::V2(TimeFormat::Ntp)];
+                let mut packet = Vec::new();
+                forms[usize::from(form % 3)].write(*seq, world.now.wall, 0, &mut packet);
+                world.ipsla(host(*k), Some(2000 + u16::from(port % 8)), &packet);
+            }
             Step::Tcp { connects, greeting, request } => world.tcp(*connects, greeting, request),
             Step::Raw { host: k, bytes } => {
                 world.irtt(host(*k), bytes);
+                world.ipsla(host(*k), None, bytes);
+                world.ipsla(host(*k), Some(2000), bytes);
                 world.lamp(host(*k), bytes);
                 world.stamp(host(*k), bytes);
                 world.twamp(host(*k), bytes);
@@ -281,6 +347,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
             }
         }
         assert!(world.lamp.sessions() <= SESSIONS && world.irtt.sessions() <= SESSIONS);
+        assert!(world.ipsla.sessions() <= SESSIONS && world.ipsla.open_ports() <= 4);
         assert!(world.stamp.sessions() <= sessions);
         let silent = [4, 5].map(|k| world.balances.get(&host(k).ip()).map_or(0, |b| b.packets));
         assert!(silent.iter().all(|packets| *packets >= 0));

@@ -49,3 +49,60 @@ pub struct SyncState {
     /// Frequency correction in use, in parts per billion.
     pub frequency_ppb: i64,
 }
+
+/// Reading of a network adapter's clock beside the system clock. Hardware stamps are readings of the adapter's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct AdapterClock {
+    /// Number of the clock: N in `/dev/ptpN`.
+    pub device: u32,
+    /// Time scale on which the clock runs.
+    pub timescale: AdapterTimescale,
+    /// Adapter's clock − system clock, in ns, without the whole seconds between the time scales.
+    pub offset: Span,
+    /// Largest possible error of `offset`, in ns.
+    pub bound: Span,
+}
+
+/// Time scale of an adapter's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum AdapterTimescale {
+    /// UTC, as the system clock.
+    Utc,
+    /// TAI, which PTP distributes.
+    Tai,
+    /// Neither: nothing has set the clock.
+    Other,
+}
+
+impl AdapterTimescale {
+    /// Returns the name in logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            AdapterTimescale::Utc => "utc",
+            AdapterTimescale::Tai => "tai",
+            AdapterTimescale::Other => "other",
+        }
+    }
+}
+
+impl AdapterClock {
+    /// True if the clock runs on a known time scale, so that its readings can be compared with the system clock.
+    pub fn is_usable(&self) -> bool {
+        self.timescale != AdapterTimescale::Other
+    }
+
+    /// Returns the largest possible difference of a hardware stamp from the system clock, in ns.
+    pub fn stamp_error(&self) -> Span {
+        Span((self.offset.0.unsigned_abs().saturating_add(self.bound.0.unsigned_abs())).min(i64::MAX as u64)
+            as i64)
+    }
+
+    /// Returns the reading with the larger error, of two of the same clock.
+    #[must_use]
+    pub fn worse(self, other: AdapterClock) -> AdapterClock {
+        if other.stamp_error() > self.stamp_error() { other } else { self }
+    }
+}

@@ -95,6 +95,7 @@ pub mod schedule;
 pub mod session;
 pub mod so_far;
 pub mod spec;
+pub mod start_time;
 pub mod state;
 pub mod summary;
 pub mod sweep;

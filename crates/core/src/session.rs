@@ -1,7 +1,7 @@
 //! [`Session`]: everything known about one direction of a test except its packets: hosts, times, clocks, and
 //! how it ended.
 
-use crate::clock::{ClockProbe, SyncState};
+use crate::clock::{AdapterClock, ClockProbe, SyncState};
 use crate::interface::InterfaceHistory;
 use crate::load::TestLoad;
 use crate::metrics::seqset::{SeqRun, without};
@@ -34,6 +34,10 @@ pub struct HostFacts {
     pub sync_before: Option<SyncState>,
     /// State of the kernel's clock after the stream.
     pub sync_after: Option<SyncState>,
+    /// Reading of the adapter's clock, if it stamps the packets of the test: the worse of those before and after the
+    /// stream. `None` without hardware stamps, or if the clock cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapter_clock: Option<AdapterClock>,
     /// Change of (realtime − monotonic) during the run, in ns: the amount by which the clock was stepped or
     /// slewed.
     pub clock_step: Option<Span>,

@@ -60,6 +60,7 @@ pub mod ping;
 pub mod rpm;
 pub mod serve;
 mod size_limit;
+pub mod start;
 pub mod stop;
 pub mod sweep;
 mod watch;

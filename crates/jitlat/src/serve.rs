@@ -18,7 +18,8 @@ use jitlat_core::spec::{CONTROL_PORT, MAX_PAYLOAD, TEST_PORT};
 use jitlat_instruments::access::{KeySources, PolicyWithKeys, service, services};
 use jitlat_instruments::arguments::NamedFile;
 use jitlat_instruments::serve::{
-    DigestService, OneWayService, Policy, Reflector, Serve, Serving, answered, every_address,
+    AnsweredProtocol, DigestService, OneWayService, Policy, Reflector, Serve, Serving, answered,
+    every_address,
 };
 use jitlat_net::capture::interface::InterfaceSettings;
 use jitlat_net::confine::{Confinement, Confining};
@@ -215,6 +216,13 @@ impl AnsweredArgs {
         self.only.is_empty() || self.only.iter().any(|o| o == name)
     }
 
+    /// True if the server of `protocol` is to run.
+    fn starts(&self, protocol: &AnsweredProtocol) -> bool {
+        let is_selected = self.only.iter().any(|name| name == protocol.name);
+        let is_switched_on = |switch| self.given.names().any(|name| name == switch);
+        is_selected || protocol.server.switch.map_or(self.only.is_empty(), is_switched_on)
+    }
+
     /// Replaces the key files named in `files` with those given as options.
     fn name_key_files(&self, files: &mut PolicyFile) {
         for (name, path) in self.given.files() {
@@ -260,8 +268,17 @@ impl AnsweredArgs {
                 given = given.with_file(name, file.clone());
             }
         }
+        for protocol in answered().filter(|p| !self.starts(p)) {
+            let own = |name: &&str| protocol.server.arguments.iter().any(|argument| argument.name == *name);
+            if let (Some(switch), Some(option)) = (protocol.server.switch, self.given.names().find(own)) {
+                bail!(
+                    "--{option} has no effect without --{switch}, because {} is not answered by default",
+                    protocol.title
+                );
+            }
+        }
         let mut reflectors = Vec::new();
-        for protocol in answered().filter(|p| self.wants(p.name)) {
+        for protocol in answered().filter(|p| self.starts(p)) {
             reflectors.extend(protocol.reflectors(&given.of(protocol.server.arguments))?);
         }
         Ok(reflectors)

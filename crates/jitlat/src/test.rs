@@ -10,6 +10,7 @@ use crate::options::explain_rate;
 use crate::options::live::LiveArgs;
 use crate::options::one_way::OneWayArgs;
 use crate::options::report::QuietArgs;
+use crate::options::start::StartArgs;
 use crate::{analyze, archive, check, collect, doctor, interrupt, load, path};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
@@ -52,6 +53,8 @@ pub struct TestArgs {
     #[command(flatten)]
     pub one_way: OneWayArgs,
     #[command(flatten)]
+    pub start: StartArgs,
+    #[command(flatten)]
     pub check: CheckArgs,
     #[command(flatten)]
     pub quiet: QuietArgs,
@@ -62,6 +65,7 @@ pub struct TestArgs {
 /// Runs a one-way test and reports on it, or reports on a saved log (`-f`) or on an earlier test (`--collect`).
 pub fn run(args: &TestArgs) -> Result<ExitStatus> {
     if let Some(log) = &args.file {
+        args.start.check_unused("-f measures nothing, and cannot be combined")?;
         if args.live.live {
             live::show_if_possible(std::slice::from_ref(log))?;
         }
@@ -73,11 +77,14 @@ pub fn run(args: &TestArgs) -> Result<ExitStatus> {
     let host = host.context("give the name or address of a host that runs `jitlat serve`")?;
     let mut test = args.one_way.settings(host)?;
     test.finds_size_limit = true;
+    test.start = args.start.gate();
     if !args.one_way.load.load.is_empty() {
+        args.start.check_unused("--load runs the test twice, and cannot be combined")?;
         return load::one_way(&test, &args.one_way);
     }
     let stop = interrupt::stop()?;
     if !args.collect.is_empty() {
+        args.start.check_unused("--collect measures nothing, and cannot be combined")?;
         if let Some(name) = args.one_way.protocol.foreign() {
             bail!("--collect works only with jitlat's own protocol: leave out --proto {name}");
         }

@@ -30,6 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         marking: Marking::default(),
         stamps: StampMode::Kernel,
         pacing: Pacing::default(),
+        start: None,
         live: None,
     };
     let test = twoway::run(|_| StampSender::new(Default::default()), plan, &link, &AtomicBool::new(false))?;

@@ -1,7 +1,7 @@
 //! Driver of the client: connects, runs the client state machine and the flow engine, and delivers records to
 //! an observer.
 
-use crate::clock::{ClockSteps, host_facts, steady, tick};
+use crate::clock::{ClockSteps, host_facts, stamping_clock, steady, tick, worse_clock};
 use crate::drive::{Driver, facts_after};
 use crate::engine::rendezvous::Rendezvous;
 use crate::engine::{Engine, EngineSettings};
@@ -11,6 +11,7 @@ use crate::pace::SendSettings;
 use crate::random;
 use crate::resolve::{self, ResolveError};
 use crate::sockets::{self, NotConnected};
+use crate::stamp::StampMode;
 use jitlat_core::observer::{Event, Observer, StreamProgress};
 use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::spec::CONTROL_PORT;
@@ -291,6 +292,8 @@ fn entropy() -> io::Result<[u8; 32]> {
 struct ClientConversation<'a> {
     request: &'a TestRequest,
     remote: SocketAddr,
+    /// Address of this host on the path.
+    local: IpAddr,
     driver: Driver<ClientMachine>,
     engine: Engine,
     facts: HostFacts,
@@ -314,7 +317,8 @@ impl<'a> ClientConversation<'a> {
         earlier: Option<EarlierTest>,
     ) -> Result<ClientConversation<'a>, ClientError> {
         let local = stream.local_addr()?;
-        let facts = host_facts();
+        let stamps = StampMode::from(request.terms.stamps);
+        let facts = HostFacts { adapter_clock: stamping_clock(local.ip(), stamps), ..host_facts() };
         let config = ClientConfig {
             host: facts.clone(),
             ..ClientConfig::new(request.terms.clone(), local, remote, entropy()?)
@@ -333,6 +337,7 @@ impl<'a> ClientConversation<'a> {
         Ok(ClientConversation {
             request,
             remote,
+            local: local.ip(),
             driver: Driver::new(machine, stream)?,
             engine: Engine::new(settings)?,
             facts,
@@ -442,7 +447,9 @@ impl<'a> ClientConversation<'a> {
             if matches!(report, FlowReport::Sent(..) | FlowReport::Received(..)) {
                 let mut notes = self.engine.notes();
                 notes.extend(self.counters.note());
-                let facts = facts_after(&self.facts, &mut self.clock_steps, notes);
+                let mut facts = facts_after(&self.facts, &mut self.clock_steps, notes);
+                let stamps = StampMode::from(self.request.terms.stamps);
+                facts.adapter_clock = worse_clock(facts.adapter_clock, stamping_clock(self.local, stamps));
                 self.driver.handle(ClientInput::Host(facts));
             }
             self.driver.handle(ClientInput::Flow(report));

@@ -4,13 +4,15 @@
 //! Timestamps are on the **wall** clock (`CLOCK_REALTIME`, nanoseconds since 1970, comparable between hosts).
 //! Waiting uses the **steady** clock (`CLOCK_MONOTONIC`, which never jumps).
 
-use crate::sys;
-use jitlat_core::clock::SyncState;
+use crate::stamp::StampMode;
+use crate::{adapter_clock, sys};
+use jitlat_core::clock::{AdapterClock, SyncState};
 use jitlat_core::ntp::{ErrorEstimate, TimeFormat};
 use jitlat_core::session::HostFacts;
 use jitlat_core::time::{Span, SteadyTime, WallTime};
 use jitlat_proto::Tick;
 use nix::time::{ClockId, clock_gettime};
+use std::net::IpAddr;
 
 /// Reads `CLOCK_REALTIME`: nanoseconds since 1970 UTC.
 #[inline]
@@ -111,6 +113,20 @@ pub fn host_facts() -> HostFacts {
         clock_source: source(),
         sync_before: sync_state(),
         ..HostFacts::default()
+    }
+}
+
+/// Reads the clock of the adapter that stamps packets from the address `local`; `None` unless `stamps` is
+/// [`StampMode::Hardware`], or if it cannot be read.
+pub(crate) fn stamping_clock(local: IpAddr, stamps: StampMode) -> Option<AdapterClock> {
+    if stamps == StampMode::Hardware { adapter_clock::of_address(local) } else { None }
+}
+
+/// Returns the worse of two readings of an adapter's clock.
+pub(crate) fn worse_clock(before: Option<AdapterClock>, after: Option<AdapterClock>) -> Option<AdapterClock> {
+    match (before, after) {
+        (Some(before), Some(after)) => Some(before.worse(after)),
+        (before, after) => before.or(after),
     }
 }
 

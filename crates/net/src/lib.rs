@@ -51,6 +51,7 @@
 //!     marking: Marking::default(),
 //!     stamps: StampMode::Kernel,
 //!     pacing: Pacing::default(),
+//!     start: None,
 //!     live: None,
 //! };
 //! let test = twoway::run(|_| StampSender::new(Default::default()), plan, &link, &AtomicBool::new(false))?;
@@ -59,6 +60,7 @@
 //! ```
 
 mod accept;
+pub mod adapter_clock;
 mod audit;
 pub mod capture;
 pub mod client;

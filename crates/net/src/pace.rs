@@ -6,7 +6,8 @@
 use crate::clock::steady;
 use crate::privilege::{Capability, how_to_grant};
 use crate::sys;
-use jitlat_core::time::{SECOND, Span, SteadyTime};
+use jitlat_core::time::{SECOND, Span, SteadyTime, WallTime};
+use jitlat_core::units::eng4;
 use nix::sys::mman::{MlockAllFlags, mlockall};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
@@ -60,9 +61,19 @@ pub struct SendSettings {
     pub pacing: Pacing,
     /// Priority of sent packets on this host (`SO_PRIORITY`); `None`: the system's default.
     pub priority: Option<u32>,
+    /// Time of the first packet of a stream of jitlat's own protocol; `None`: as soon as the stream is set up.
+    pub start: Option<WallTime>,
     /// True if packets that are due together may be sent in one buffer, which the kernel or the adapter cuts
     /// (`UDP_SEGMENT`). Only for load, whose packets need no stamps; never for packets that are measured.
     pub segmented: bool,
+}
+
+/// Describes a start that was later than requested.
+pub(crate) fn late_start_note(late: Span) -> String {
+    format!(
+        "the first packet was sent {} after the requested start: setting up the test took longer",
+        eng4(late.0)
+    )
 }
 
 /// Gives the calling thread, for example one that serves a display, the lowest processor priority, so that threads that

@@ -236,7 +236,7 @@ impl<'a> ServerConversation<'a> {
             sending: SendSettings {
                 pacing: shared.service.pacing.clone(),
                 priority: shared.service.priority,
-                segmented: false,
+                ..SendSettings::default()
             },
             rendezvous: Arc::clone(&shared.rendezvous),
             launch_host: &ThisHost,

@@ -3,10 +3,13 @@
 #![allow(unsafe_code)]
 
 mod packet;
+mod phc;
 
 pub(crate) use packet::{
     Ring, RingPacket, bind_packet, enable_packet_details, packet_drops, receive_everything,
 };
+
+pub(crate) use phc::{adapter_clock_beside, adapter_clock_between};
 
 use crate::cmsg::{ControlBuffer, LocalAddress};
 use core::ops::Range;

@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::report::{PROGRAM, Report};
 use jitlat_core::NoiseFloor;
+use jitlat_core::clock::{AdapterClock, AdapterTimescale};
 use jitlat_core::summary::Level;
 use jitlat_core::units::{eng4, eng4_f64};
 use jitlat_instruments::doctor::{Baseline, Checkup, Finding};
@@ -169,6 +170,16 @@ fn processors(page: &mut Page, c: &Checkup) {
     ));
 }
 
+/// Describes an adapter's clock.
+fn adapter_clock(clock: &AdapterClock) -> String {
+    let name = format!("clock ptp{}", clock.device);
+    if !clock.is_usable() {
+        return format!("{name} not set (neither UTC nor TAI)");
+    }
+    let scale = if clock.timescale == AdapterTimescale::Tai { ", on TAI" } else { "" };
+    format!("{name} {} from the system clock, +/- {}{scale}", eng4(clock.offset.0), eng4(clock.bound.0))
+}
+
 fn interfaces(page: &mut Page, c: &Checkup) {
     page.heading("Interfaces");
     for i in &c.interfaces {
@@ -190,6 +201,7 @@ fn interfaces(page: &mut Page, c: &Checkup) {
                 )
             }
         });
+        facts.extend(i.clock.map(|clock| adapter_clock(&clock)));
         if !i.queues.is_empty() {
             facts.push(format!("queue {}", i.queues.join(", ")));
         }

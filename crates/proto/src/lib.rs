@@ -8,7 +8,8 @@
 //! * [`access`] – sources that are answered, and the client to which an address belongs; [`accounts`] –
 //!   packets and bytes of each client
 //! * [`twoway`] – code shared by all two-way protocols
-//! * [`stamp`], [`twamp`], [`irtt`], [`lamp`], [`echo`], [`reqresp`] – the two-way protocols; [`wsmp`] – messages that may carry LaMP
+//! * [`stamp`], [`twamp`], [`irtt`], [`ipsla`], [`lamp`], [`echo`], [`reqresp`] – the two-way protocols;
+//!   [`wsmp`] – messages that may carry LaMP
 //! * [`rpm`] – responsiveness under working conditions, over HTTP/2
 //! * [`discovery`] – servers on the local link, by multicast DNS
 //! * [`owamp`] – the standard one-way protocol; [`amp`] – code that it shares with TWAMP
@@ -58,6 +59,7 @@ pub mod digest;
 pub mod discovery;
 pub mod echo;
 pub mod iperf3;
+pub mod ipsla;
 pub mod irtt;
 pub mod jitlat;
 pub mod lamp;

@@ -237,6 +237,7 @@ impl BothWays {
             let mut summary = assemble::summary(found, Some(both), notes);
             summary.header.proto = session.ip_protocol();
             summary.warnings.extend(step.map(far_clock_step));
+            summary.warnings.extend(facts.far_resolution.filter(|_| far_clock).map(far_resolution));
             summary.warnings.extend(not_delivered(&facts));
             summary.warnings.extend(first_arrivals_as_duplicates(&summary));
             summary
@@ -290,6 +291,17 @@ fn first_arrivals_as_duplicates(s: &Summary) -> Option<Warning> {
         );
         Warning::new("duplicates_are_the_missing", text)
     })
+}
+
+fn far_resolution(resolution: Span) -> Warning {
+    Warning::new(
+        "far_resolution",
+        format!(
+            "the far host's times have a resolution of {}: one-way figures are no more precise, and one-way percentiles \
+             below it are not given; round trips are measured by this host's clock",
+            eng4(resolution.0)
+        ),
+    )
 }
 
 fn far_clock_step(step: Span) -> Warning {
@@ -367,7 +379,11 @@ impl DirectionAnalysis<'_> {
             });
             (direction, self.far_clock.then(|| found.judgement()).flatten())
         });
-        Some(direction)
+        let (mut direction, judgement) = direction;
+        if let Some(resolution) = self.facts.far_resolution {
+            direction.omit_percentiles_below(resolution);
+        }
+        Some((direction, judgement))
     }
 }
 

@@ -5,6 +5,7 @@ use super::log_histogram::{LogHistogram, Quantiles};
 use super::percentile::{DEFAULT_PERCENTS, Method, Percent, PercentileResolution, Percentiles, resolution};
 use super::sample::Sample;
 use crate::metrics::moments::Moments;
+use crate::time::Span;
 use serde::{Deserialize, Serialize};
 
 /// Statistics of a sample of times in ns. Every field except `n` is `None` where undefined.
@@ -62,6 +63,17 @@ pub struct DistributionRequest<'a> {
 }
 
 impl Distribution {
+    /// Removes percentiles, and the median, that are smaller in size than `resolution`.
+    pub(crate) fn omit_percentiles_below(&mut self, resolution: Span) {
+        for (_, value) in self.percentiles.0.iter_mut().chain(&mut self.percentiles_jitlat1.0) {
+            *value = value.filter(|value| value.unsigned_abs() >= resolution.0.unsigned_abs());
+        }
+        for (_, value) in self.percentiles_linear.iter_mut().flat_map(|linear| &mut linear.0) {
+            *value = value.filter(|value| value.abs() >= resolution.0 as f64);
+        }
+        self.median = self.median.filter(|median| median.abs() >= resolution.0 as f64);
+    }
+
     /// Returns the statistics of `values` with the usual percentiles, and the sorted values.
     pub fn of_values(values: &[i64]) -> (Distribution, Sample) {
         let mut moments = Moments::default();

@@ -1,6 +1,6 @@
 //! Clock offset from control-channel probes (metrics §15).
 
-use crate::clock::SyncState;
+use crate::clock::{AdapterClock, SyncState};
 use serde::{Deserialize, Serialize};
 
 /// Everything known about the two hosts' clocks. θ = server − client.
@@ -74,6 +74,9 @@ pub struct HostClock {
     pub before: Option<SyncState>,
     /// State after the stream.
     pub after: Option<SyncState>,
+    /// Clock of the adapter, if it stamps the packets of the test; `None` if it does not, or if it cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adapter: Option<AdapterClock>,
     /// Step of the realtime clock against the monotonic clock during the run, in ns.
     pub step_ns: Option<i64>,
 }
@@ -261,6 +264,7 @@ impl HostClock {
             source: host.clock_source.clone(),
             before: host.sync_before,
             after: host.sync_after,
+            adapter: host.adapter_clock,
             step_ns: host.clock_step.map(|s| s.0),
         }
     }

@@ -21,6 +21,10 @@ pub struct TwoWay {
     /// True if the far host's two times are clock readings. One-way delays are then defined; otherwise only the
     /// difference between the two times is meaningful.
     pub far_clock: bool,
+    /// Resolution of the far host's times; `None` if it is finer than any delay. One-way percentiles below it are not
+    /// given.
+    #[serde(default)]
+    pub far_resolution: Option<Span>,
     /// True if the far host reports the processing time of each answer in a separate packet, which can get
     /// lost. An answer without its processing time has no delay, see [`lacks_delay`](super::lacks_delay).
     pub processing_apart: bool,

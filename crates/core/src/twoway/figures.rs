@@ -8,6 +8,7 @@ use crate::summary::{
     ClockEstimate, Corrected, Dejitter, Distribution, Ipdv, Loss, MarkFigures, Rfc3550, SkewHull, StampCounts, Trend,
     Y1541,
 };
+use crate::time::Span;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -173,4 +174,15 @@ pub struct DirectionResult {
     pub clock: ClockEstimate,
     /// Sources of the stamps.
     pub stamps: StampCounts,
+}
+
+impl DirectionResult {
+    /// Removes percentiles of delays and of their variation that are smaller in size than `resolution`, because times of
+    /// that resolution cannot show them.
+    pub(crate) fn omit_percentiles_below(&mut self, resolution: Span) {
+        let deskewed = self.pdv_deskewed.iter_mut();
+        for distribution in [&mut self.latency, &mut self.pdv].into_iter().chain(deskewed) {
+            distribution.omit_percentiles_below(resolution);
+        }
+    }
 }

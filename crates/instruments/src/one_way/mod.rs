@@ -13,6 +13,7 @@ pub use protocols::ONE_WAY_PROTOCOLS;
 use crate::error::Error;
 use crate::instrument::{Annotations, Instrument, TestOutcome, ip_header};
 use crate::size_limit::{self, ShortTest};
+use crate::start::StartGate;
 use crate::stop::Stop;
 use crate::watch::Watched;
 use jitlat_core::observer::{Event, Observer};
@@ -41,6 +42,8 @@ pub struct OneWay {
     pub finds_size_limit: bool,
     /// Samples of the interface that are taken while the test runs.
     pub watch: WatchSettings,
+    /// Time of the first packet of this host, and the condition on its clock.
+    pub start: StartGate,
 }
 
 impl OneWay {
@@ -52,6 +55,7 @@ impl OneWay {
             annotations: Annotations::default(),
             finds_size_limit: false,
             watch: WatchSettings::default(),
+            start: StartGate::default(),
         }
     }
 }
@@ -251,9 +255,14 @@ impl Instrument for OneWay {
             sessions
         };
         self.client.check(self)?;
+        // Only streams of this host can be set up before they begin.
+        let sends_all = self.settings.terms.specs.iter().all(|spec| spec.direction() == Direction::Up);
+        let start = self.start.wait(stop, sends_all && self.client.starts_on_time())?;
+        let mut timed = self.clone();
+        timed.settings.sending.start = start;
         let mut limits = SizeLimits { arrived: Vec::new(), found: Vec::new(), test: self, stop, observer };
         let mut completed = complete(&annotated, &mut limits);
-        let outcome = self.client.measure(self, stop, &mut |event: &Event<'_>| {
+        let outcome = self.client.measure(&timed, stop, &mut |event: &Event<'_>| {
             watched.follow(event);
             completed(event);
         })?;

@@ -48,6 +48,11 @@ pub trait OneWayClient: fmt::Debug + Send + Sync {
     /// Returns the protocol's entry in [`ONE_WAY_PROTOCOLS`](super::ONE_WAY_PROTOCOLS).
     fn protocol(&self) -> &'static OneWayProtocol;
 
+    /// True if streams of this host begin at the time in their settings, and not as soon as they are set up.
+    fn starts_on_time(&self) -> bool {
+        false
+    }
+
     /// Checks that the protocol can run `test`.
     ///
     /// # Errors

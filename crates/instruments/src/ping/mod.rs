@@ -15,12 +15,13 @@ pub use test::{PingResult, PingTest};
 use crate::error::Error;
 use crate::instrument::{Annotations, Instrument, TestOutcome, ip_header};
 use crate::size_limit::{self, ShortTest};
+use crate::start::StartGate;
 use crate::stop::Stop;
 use jitlat_core::observer::{Event, Observer, StreamProgress};
 use jitlat_core::session::{Ending, Session, SizeLimit};
 use jitlat_core::spec::{Dscp, HEADER_LEN, MAX_PAYLOAD};
 use jitlat_core::summary::Summary;
-use jitlat_core::{Direction, EcnMarking, Schedule, Span, TestSpec, Transport};
+use jitlat_core::{Direction, EcnMarking, Schedule, Span, TestSpec, Transport, WallTime};
 use jitlat_net::client::AddressFamily;
 use jitlat_net::interface::{InterfaceWatch, WatchSettings};
 use jitlat_net::pace::{PaceMode, Pacing};
@@ -82,6 +83,8 @@ pub struct Ping {
     pub finds_size_limit: bool,
     /// Samples of the interface that are taken while the test runs.
     pub watch: WatchSettings,
+    /// Time of the first request, and the condition on this host's clock.
+    pub start: StartGate,
 }
 
 /// Capacity of the queue of events from the measuring thread.
@@ -131,6 +134,7 @@ impl Ping {
             annotations: Annotations::default(),
             finds_size_limit: false,
             watch: WatchSettings::default(),
+            start: StartGate::default(),
         }
     }
 
@@ -189,7 +193,7 @@ impl Ping {
             let test = self.short(FAMILY_PACKETS, FAMILY_PERIOD, FAMILY_TIMEOUT);
             let own = Stop::new();
             let mut observer = FirstAnswer { stop: &own, user: stop, answered: false };
-            let done = test.measure(to, &[], &own, &mut observer);
+            let done = test.measure(to, (&[], None), &own, &mut observer);
             done.is_ok() && observer.answered
         };
         match [first, other].into_iter().find(|to| answers(*to)) {
@@ -229,16 +233,17 @@ impl Ping {
             let test = Ping { payload: Some(payload.into()), ..short };
             let own = Stop::new();
             let mut observer = ShortTest::new(own.clone(), stop, None);
-            test.measure(to, &[], &own, &mut observer).ok().map(|_| observer.arrived > 0)
+            test.measure(to, (&[], None), &own, &mut observer).ok().map(|_| observer.arrived > 0)
         };
         size_limit::search(session, overhead, stop, &passes)
     }
 
-    /// Runs the test against the address `to`. `silent` are addresses of the far host that did not answer.
+    /// Runs the test against the address `to`, from the time `start` if it is given. `silent` are addresses of the far host
+    /// that did not answer.
     fn measure(
         &self,
         to: SocketAddr,
-        silent: &[SocketAddr],
+        (silent, start): (&[SocketAddr], Option<WallTime>),
         stop: &Stop,
         observer: &mut dyn Observer,
     ) -> Result<TestOutcome, Error> {
@@ -255,7 +260,7 @@ impl Ping {
         let test = PingTest {
             settings: self,
             size: self.size()? as usize,
-            link: TwoWayLink { live: Some(events), ..self.link(to) },
+            link: TwoWayLink { live: Some(events), start, ..self.link(to) },
             plan,
             id: u16::from_be_bytes([i0, i1]),
             mark: u64::from_be_bytes(m),
@@ -318,6 +323,7 @@ impl Ping {
             },
             stamps: self.stamps,
             pacing: Pacing { mode: self.pace, ..Pacing::default() },
+            start: None,
             live: None,
         };
         self.client.adapt(&mut link);
@@ -328,7 +334,8 @@ impl Ping {
 impl Instrument for Ping {
     fn run(&self, stop: &Stop, observer: &mut dyn Observer) -> Result<TestOutcome, Error> {
         let (to, silent) = self.far_address(stop)?;
-        self.measure(to, &silent, stop, observer)
+        let start = self.start.wait(stop, true)?;
+        self.measure(to, (&silent, start), stop, observer)
     }
 
     fn duration(&self) -> Result<Span, Error> {

@@ -43,6 +43,8 @@ pub type ReflectorList = Vec<Box<dyn Reflector>>;
 pub struct ProtocolServer {
     /// Arguments of the server.
     pub arguments: &'static [Argument],
+    /// Switch among the arguments that starts the server; `None`: it runs unless other servers are selected.
+    pub switch: Option<&'static str>,
     /// Creates the reflectors from [complete](Arguments::complete) arguments.
     pub reflectors: fn(&Arguments) -> Result<ReflectorList, Error>,
 }

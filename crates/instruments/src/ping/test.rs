@@ -107,6 +107,7 @@ impl<'a> PingTest<'a> {
         session.schedule_shifts = outcome.shifts;
         let facts = session.two_way.get_or_insert_default();
         facts.far_clock = outcome.protocol.far_clock();
+        facts.far_resolution = outcome.protocol.far_resolution();
         facts.processing_apart = outcome.protocol.follows_up();
         let (directions, losses) = outcome.requests.directions();
         facts.directions = Some(directions).filter(|d| d.stateful);

@@ -11,8 +11,8 @@ use jitlat_net::digest::{CollectorError, DigestCollector, DigestExporter};
 use jitlat_proto::digest::{DigestError, DigestRefusal, Listen};
 use jitlat_proto::jitlat::{PresharedKey, PresharedKeys};
 use jitlat_proto::policy::{
-    DIGESTS, IRTT, LAMP, ONE_WAY, OWAMP, Quota, RPM, SERVICES, STAMP, Scope, Service, ServiceRules, TCP,
-    TEST_PORT, TWAMP,
+    DIGESTS, IPSLA, IRTT, LAMP, ONE_WAY, OWAMP, Quota, RPM, SERVICES, STAMP, Scope, Service, ServiceRules,
+    TCP, TEST_PORT, TWAMP,
 };
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -28,15 +28,15 @@ struct Rule {
 
 const NOBODY: &str = "192.0.2.0/24";
 const LOCALHOST: &str = "127.0.0.0/8";
-const WITH_RATES: &[Service] = &[ONE_WAY, STAMP, TWAMP, OWAMP, LAMP, IRTT, TCP, RPM];
+const WITH_RATES: &[Service] = &[ONE_WAY, STAMP, TWAMP, OWAMP, LAMP, IRTT, IPSLA, TCP, RPM];
 const WITH_CONNECTIONS: &[Service] = &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, TCP, DIGESTS, RPM];
 /// Services with sessions. STAMP has sessions as well, but answers clients without a session, too, without
 /// counting.
-const WITH_SESSIONS: &[Service] = &[ONE_WAY, TWAMP, OWAMP, LAMP, IRTT, DIGESTS];
-const WITH_DURATION: &[Service] = &[ONE_WAY, TWAMP, OWAMP, IRTT, TCP, DIGESTS, RPM];
+const WITH_SESSIONS: &[Service] = &[ONE_WAY, TWAMP, OWAMP, LAMP, IRTT, IPSLA, DIGESTS];
+const WITH_DURATION: &[Service] = &[ONE_WAY, TWAMP, OWAMP, IRTT, IPSLA, TCP, DIGESTS, RPM];
 /// The test port is not in lists of rules about a whole client, because the one-way test that leads to it is
 /// refused first.
-const ALSO_BEFORE_THE_TEST_PORT: &[Service] = &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, LAMP, IRTT, DIGESTS];
+const ALSO_BEFORE_THE_TEST_PORT: &[Service] = &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, LAMP, IRTT, IPSLA, DIGESTS];
 
 fn quota(policy: &mut Policy, service: Service, scope: Scope) -> &mut Quota {
     match scope {
@@ -113,7 +113,7 @@ fn rules() -> Vec<Rule> {
         },
         Rule { name: "off", holds: SERVICES, set: |p, service| p.service(service).off = true },
     ];
-    let metered: &[Service] = &[STAMP, TWAMP, OWAMP, LAMP, IRTT, TCP, RPM];
+    let metered: &[Service] = &[STAMP, TWAMP, OWAMP, LAMP, IRTT, IPSLA, TCP, RPM];
     let connections = WITH_CONNECTIONS;
     let all = [
         quotas!("packets", packets = 1, of_a_service: WITH_RATES, of_all: metered),
@@ -122,7 +122,7 @@ fn rules() -> Vec<Rule> {
         quotas!("sessions", sessions = 0, of_a_service: WITH_SESSIONS, of_all: ALSO_BEFORE_THE_TEST_PORT),
         quotas!("memory", memory = 1, of_a_service: WITH_SESSIONS, of_all: ALSO_BEFORE_THE_TEST_PORT),
         quotas!("duration", duration = Span(1), of_a_service: WITH_DURATION,
-            of_all: &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, IRTT, TCP, DIGESTS, RPM]),
+            of_all: &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, IRTT, IPSLA, TCP, DIGESTS, RPM]),
     ];
     networks.into_iter().chain(all.into_iter().flatten()).collect()
 }

@@ -11,6 +11,7 @@ use crate::options::one_way::OneWayArgs;
 use crate::options::ping::PingArgs;
 use crate::options::report::{QuietArgs, ReportArgs};
 use crate::options::shape::{shape_ping, shape_stream};
+use crate::options::start::StartArgs;
 use crate::serve::ServeArgs;
 use clap::FromArgMatches;
 use jitlat_core::spec::{Schedule, TestSpec};
@@ -165,6 +166,7 @@ fn ping_options() -> OptionSet {
     let groups = [
         own,
         ids::<LateArgs>(),
+        ids::<StartArgs>(),
         ids::<LoadArgs>(),
         ids::<LogArgs>(),
         ids::<ReportArgs>(),

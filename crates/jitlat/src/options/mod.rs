@@ -20,6 +20,7 @@ pub mod profile;
 pub mod protocol;
 pub mod report;
 pub mod shape;
+pub mod start;
 pub mod unread;
 
 use jitlat_core::far_host::FarHost;

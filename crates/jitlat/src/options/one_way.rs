@@ -17,6 +17,7 @@ use jitlat_core::time::Span;
 use jitlat_core::{Direction, Schedule, StampSource, TestSpec, Transport};
 use jitlat_instruments::OneWay;
 use jitlat_instruments::path::PathTest;
+use jitlat_instruments::start::StartGate;
 use jitlat_net::client::TestRequest;
 use jitlat_net::interface::WatchSettings;
 use jitlat_net::pace::{Pacing, SendSettings};
@@ -104,7 +105,7 @@ impl OneWayArgs {
                 },
                 ..TestTerms::new(streams)
             },
-            sending: SendSettings { pacing: link.pacing(), priority, segmented: false },
+            sending: SendSettings { pacing: link.pacing(), priority, ..SendSettings::default() },
             limit: self.stream.duration.map(|duration| duration + Span(duration.0 / 10).max(MIN_OVERRUN)),
             ..TestRequest::new(&host, Vec::new())
         };
@@ -113,6 +114,7 @@ impl OneWayArgs {
             client: self.protocol.client(port.filter(|_| own_port.is_none()))?.into(),
             annotations: self.log.annotations(),
             finds_size_limit: false,
+            start: StartGate::default(),
             watch: WatchSettings { gpsd: self.host_args.gpsd.clone(), ..WatchSettings::default() },
         })
     }

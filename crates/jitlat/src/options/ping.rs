@@ -10,6 +10,7 @@ use super::pace::PaceArg;
 use super::priority::PriorityArgs;
 use super::protocol::ProtocolArgs;
 use super::report::{QuietArgs, ReportArgs};
+use super::start::StartArgs;
 use super::{LocalAddresses, family};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
@@ -101,6 +102,8 @@ pub struct PingArgs {
     pub dscp: Dscp,
     #[command(flatten)]
     pub marks: EcnArgs,
+    #[command(flatten)]
+    pub start: StartArgs,
     #[command(flatten)]
     pub priority: PriorityArgs,
     /// Source port of UDP requests; 0: the system chooses
@@ -262,6 +265,7 @@ impl PingArgs {
             pace: self.pace.into(),
             stamps: self.stamps,
             annotations: self.log.annotations(),
+            start: self.start.gate(),
             watch: WatchSettings { gpsd: self.gpsd.clone(), ..WatchSettings::default() },
             ..Ping::boxed(&host, self.protocol.client(port)?)
         };

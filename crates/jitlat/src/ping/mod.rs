@@ -47,6 +47,7 @@ pub fn run(args: &PingArgs) -> Result<ExitStatus> {
         return several::run(args);
     }
     if !args.load.load.is_empty() {
+        args.start.check_unused("--load runs the test twice, and cannot be combined")?;
         return load::two_way(args);
     }
     args.protocol.check()?;

@@ -38,6 +38,7 @@ impl TestOptions {
         let arguments = std::iter::once(&plan.host).chain(&plan.options);
         let (args, given) = parse::<PingArgs>(arguments)?;
         refuse(&given, &factors)?;
+        args.start.check_unused("a sweep runs many tests in turn, and cannot be combined")?;
         if !factors.contains(&Factor::Protocol) {
             args.protocol.check()?;
         }

@@ -26,6 +26,7 @@ mod from_page;
 mod harness;
 mod hosts;
 mod idle;
+mod ipsla;
 mod live;
 mod load;
 mod loopback;

@@ -28,7 +28,7 @@ fn clients_behind_address_translation_are_served_by_every_protocol() {
     let Some((lab, _router)) = translated(NAME, &["out oifname server masquerade"]) else { return };
     let folder = tempfile::tempdir().unwrap();
     let host = lab.server.v4;
-    let server = Server::start(Place::In(&lab.server), folder.path(), host, "");
+    let server = Server::start(Place::In(&lab.server), folder.path(), host, "--ipsla");
     for (test, address_refused) in [
         (format!("{host}"), false),
         (format!("{host} -R"), false),
@@ -41,6 +41,8 @@ fn clients_behind_address_translation_are_served_by_every_protocol() {
         (format!("ping {host} --proto twamp --nat"), false),
         (format!("ping {host} --proto irtt"), false),
         (format!("ping {host} --proto lamp"), false),
+        (format!("ping {host} --proto ipsla"), false),
+        (format!("ping {host} --proto ipsla --ipsla-version 2"), false),
         (format!("ping {host} --proto tcp"), false),
     ] {
         let line = format!("{test} -n 100 -p 5ms --no-log --json -");

@@ -16,6 +16,7 @@ mod control;
 mod forged;
 mod groups;
 mod honest;
+mod ipsla;
 mod irtt;
 mod lamp;
 mod owamp;

@@ -2,7 +2,8 @@
 //! disciplines.
 
 use super::{line, number};
-use crate::{launch, sys};
+use crate::{adapter_clock, launch, sys};
+use jitlat_core::clock::AdapterClock;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
@@ -24,6 +25,8 @@ pub struct InterfaceReport {
     pub addresses: Vec<IpAddr>,
     /// Supported timestamps; `None` if the driver does not report them.
     pub stamps: Option<Abilities>,
+    /// Adapter's clock beside the system clock; `None` if it has none, or if it cannot be read.
+    pub clock: Option<AdapterClock>,
     /// Maximum time by which interrupt coalescing delays a received packet, in µs; `None` if unknown.
     pub coalesce_us: Option<u32>,
     /// Number of packets dropped on reception since the interface came up; `None` if unknown.
@@ -104,6 +107,19 @@ pub fn all() -> Vec<InterfaceReport> {
     found.into_values().collect()
 }
 
+/// Returns the number of the adapter's clock of the interface that has the address `local`; `None` if it has none.
+pub(crate) fn adapter_clock_of(local: IpAddr) -> Option<u32> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+    let name = nix::ifaddrs::getifaddrs().ok()?.find_map(|entry| {
+        let address = entry.address?;
+        let v4 = address.as_sockaddr_in().map(|s| IpAddr::V4(s.ip()));
+        let ip = v4.or_else(|| address.as_sockaddr_in6().map(|s| IpAddr::V6(s.ip())))?;
+        (ip == local).then_some(entry.interface_name)
+    })?;
+    let stamps = sys::query_adapter(socket.as_fd(), &name, ETHTOOL_GET_TS_INFO).ok()?;
+    Abilities::parse(stamps).clock
+}
+
 fn describe(name: &str, socket: Option<&UdpSocket>) -> InterfaceReport {
     let of = |file: &str| format!("/sys/class/net/{name}/{file}");
     let driver = std::fs::read_link(of("device/driver")).ok();
@@ -123,6 +139,9 @@ fn describe(name: &str, socket: Option<&UdpSocket>) -> InterfaceReport {
         speed: line(of("speed")).and_then(|s| s.parse().ok()),
         mtu: number(of("mtu")),
         addresses: Vec::new(),
+        clock: stamps
+            .and_then(|s| Abilities::parse(s).clock)
+            .and_then(|clock| adapter_clock::read(clock).ok()),
         stamps: stamps.map(Abilities::parse),
         coalesce_us: coalesce.map(|c| c[1]),
         dropped: number(of("statistics/rx_dropped")),

@@ -103,7 +103,15 @@ pub fn two_way(
         return Err(LoopbackError::Reflector(why.join("; ")));
     };
     let marking = Marking { dscp: Dscp::default(), ..Marking::default() };
-    let link = TwoWayLink { to, carrier: Carrier::Udp, marking, stamps, pacing: pacing.clone(), live: None };
+    let link = TwoWayLink {
+        to,
+        carrier: Carrier::Udp,
+        marking,
+        stamps,
+        pacing: pacing.clone(),
+        start: None,
+        live: None,
+    };
     let size = usize::from(plan.spec.payload()).max(stamp::sender::StampOptions::default().size);
     let sender = stamp::StampSender::new(stamp::sender::StampOptions {
         size,

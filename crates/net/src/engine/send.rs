@@ -8,7 +8,7 @@ use super::stream_socket;
 use super::tcp_moments::TcpMoments;
 use crate::clock::{steady, tick, wall};
 use crate::launch::Launch;
-use crate::pace::{PaceMode, Pacer};
+use crate::pace::{PaceMode, Pacer, late_start_note};
 use crate::random::{self, Padding};
 use crate::sockets;
 use crate::stamp::StampMode;
@@ -66,7 +66,19 @@ impl<'a> SendingStream<'a> {
         };
         context.reporter.note(chosen);
         let advance = launch.map_or(Span::ZERO, |launch| launch.advance);
-        let sender = StreamSender::new(spec, steady() + START_DELAY + advance + phase(spec));
+        let soon = steady() + START_DELAY + advance;
+        let begin = match context.settings.sending.start {
+            None => soon + phase(spec),
+            Some(start) => {
+                let now = tick();
+                let asked = now.steady + (start - now.wall);
+                if asked < soon {
+                    context.reporter.note([late_start_note(soon - asked)]);
+                }
+                asked.max(soon)
+            }
+        };
+        let sender = StreamSender::new(spec, begin);
         (SendingStream { context, sender, failed: 0, ended: false, requests: 0 }, mode)
     }
 

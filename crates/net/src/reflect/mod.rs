@@ -14,6 +14,7 @@
 //! ```
 
 mod control;
+mod ipsla;
 mod irtt;
 mod lamp;
 mod lamp_frames;
@@ -23,6 +24,7 @@ mod tcp;
 mod twamp;
 mod udp;
 
+pub use ipsla::IpslaReflector;
 pub use irtt::IrttReflector;
 pub use lamp::LampReflector;
 pub use lamp_frames::{LampEthernetReflector, LampFrameReflector};

@@ -6,7 +6,7 @@ use crate::privilege::{Capability, how_to_grant, needs};
 use crate::stamp::StampMode;
 use crate::twoway::socket::{self, Carrier, Marking, PreparedSocket};
 use jitlat_core::session::{Ending, HostFacts};
-use jitlat_core::{PacketRecord, Span, SteadyTime};
+use jitlat_core::{PacketRecord, Span, SteadyTime, WallTime};
 use jitlat_proto::twoway::pinger::PingOutcome;
 use jitlat_proto::twoway::{PingPlan, Pinger, Protocol};
 use std::io;
@@ -27,6 +27,8 @@ pub struct TwoWayLink {
     pub stamps: StampMode,
     /// Scheduling and waiting method of the thread.
     pub pacing: Pacing,
+    /// Time of the first request; `None`: as soon as requests may be sent.
+    pub start: Option<WallTime>,
     /// Queue for the events of the test; `None`: not needed. Events that do not fit into the queue are still
     /// part of the result. A polling receiver costs less than a blocking one, which has to be woken.
     pub live: Option<SyncSender<PingEvent>>,

@@ -7,7 +7,7 @@ use crate::clock::{self, ClockSteps, tick};
 use crate::cmsg::{Passage, ReceivedInfo};
 use crate::departures::{MAX_AWAITED, TransmitMatcher};
 use crate::interface::InterfaceCounters;
-use crate::pace::PaceMode;
+use crate::pace::{PaceMode, late_start_note};
 use crate::sockets::{exceeded_mtu, is_mtu_report, is_prohibition};
 use crate::stamp::{StampMode, StampedPackets, flags};
 use crate::sys::{self, Inbox, MAX_BATCH};
@@ -69,6 +69,8 @@ struct ExchangeSockets {
     /// True if received packets begin with an IPv4 header.
     ip_header: bool,
     local: SocketAddr,
+    /// Far host's port to which the socket is connected; 0 if the carrier has no ports.
+    port: u16,
 }
 
 /// State of the transmit stamps.
@@ -150,6 +152,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         host.notes.extend(notes);
         let (mode, chosen) = link.pacing.mode_at(plan.spec.period());
         host.notes.extend(chosen);
+        host.adapter_clock = clock::stamping_clock(local.ip(), stamps);
         let clock_steps = ClockSteps::start();
         let counters = InterfaceCounters::start(local.ip());
         let source = match stamps {
@@ -161,9 +164,10 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         let departures = TransmitMatcher::new(MAX_AWAITED, source);
         let mut pinger = Pinger::new(make(kernel_id), plan, source);
         pinger.take_any_port(link.marking.any_port);
+        pinger.start_at(link.start);
         Exchange {
             link,
-            wire: ExchangeSockets { socket, elsewhere, framing, ip_header, local },
+            wire: ExchangeSockets { socket, elsewhere, framing, ip_header, local, port: link.to.port() },
             pinger,
             stamping: Stamping { stamps, source, departures, requested: 0, queued: false },
             inbox: Inbox::new(MAX_BATCH, slot.min(1 << 16)),
@@ -267,7 +271,9 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             let now = tick();
             for datagram in inbox.datagrams().filter(|d| d.sender().is_some_and(|from| from.ip() == far)) {
                 let info = ReceivedInfo::parse(datagram.control);
-                pinger.handle(datagram.data, &reception(&info, datagram.data.len(), now, true), now);
+                // A conversation goes on at its own port while requests go to another one.
+                let other = datagram.sender().is_none_or(|from| from.port() != link.to.port());
+                pinger.handle(datagram.data, &reception(&info, datagram.data.len(), now, other), now);
             }
             if count < MAX_BATCH {
                 return;
@@ -288,12 +294,16 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         let Some(what) = self.pinger.poll_transmit(now, &mut self.out) else { return false };
         let request = match what {
             Transmit::Request(seq) => Some(seq),
-            Transmit::Conversation => None,
+            Transmit::Probe | Transmit::Conversation => None,
         };
         if let Some(seq) = request {
             self.link.marking.marker().before(&self.wire.socket, seq.into());
         }
-        match self.send() {
+        let port = match what {
+            Transmit::Conversation => None,
+            Transmit::Request(_) | Transmit::Probe => self.pinger.protocol().request_port(),
+        };
+        match self.send_to_port(port.unwrap_or(self.link.to.port())) {
             Ok(()) if self.stamping.source == StampSource::User => {}
             Ok(()) => {
                 self.stamping.departures.sent(request, now.wall);
@@ -306,6 +316,22 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             }
         }
         true
+    }
+
+    /// Sends the packet in `out` to this port of the far host. The socket stays connected to the port of the latest
+    /// request, whose answers it receives.
+    fn send_to_port(&mut self, port: u16) -> io::Result<()> {
+        let mut to = self.link.to;
+        if port == self.wire.port {
+            return self.send();
+        }
+        if port == to.port() {
+            return self.wire.socket.send_to(&self.out, &to.into()).map(drop);
+        }
+        to.set_port(port);
+        self.wire.socket.connect(&to.into())?;
+        self.wire.port = port;
+        self.send()
     }
 
     /// Sends the packet in `out`. A pending error about an earlier packet makes the call fail without
@@ -376,6 +402,9 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             ..
         } = self;
         host.sync_after = clock::sync_state();
+        let adapter = clock::stamping_clock(wire.local.ip(), stamping.stamps);
+        host.adapter_clock = clock::worse_clock(host.adapter_clock, adapter);
+        host.notes.extend(pinger.late_start().map(late_start_note));
         host.clock_step = Some(clock_steps.check());
         host.notes.extend(counters.note());
         // The far program ended during the test if its host reported this, no answer arrived afterwards, and

@@ -2,6 +2,7 @@
 
 use crate::clock;
 use crate::clock::tick;
+use crate::pace::late_start_note;
 use crate::sockets::{self, TimeoutStream};
 use crate::stamp::StampMode;
 use crate::sys::tcp_info;
@@ -54,6 +55,7 @@ pub fn run(
 
     let packets = plan.spec.packets();
     let mut pinger = Pinger::new(Requester::new(sizes), plan, StampSource::User);
+    pinger.start_at(link.start);
     // The kernel's TCP_INFO at each answer. Responses arrive in order, and each makes one record.
     let mut samples = Vec::with_capacity(packets.min(1 << 20) as usize);
     // Requests that the connection has not accepted yet: the rest of one request, followed by whole requests.
@@ -115,7 +117,7 @@ pub fn run(
         // Bounded, so that a connection that accepts no data does not make the queue grow without limit.
         while waiting.len() < 64 * sizes.request() {
             match pinger.poll_transmit(tick(), &mut waiting) {
-                Some(Transmit::Request(_) | Transmit::Conversation) => {}
+                Some(Transmit::Request(_) | Transmit::Probe | Transmit::Conversation) => {}
                 None => break,
             }
             push(&mut stream, &mut waiting, &mut lost);
@@ -133,6 +135,7 @@ pub fn run(
         }
     }
     host.sync_after = clock::sync_state();
+    host.notes.extend(pinger.late_start().map(late_start_note));
     host.clock_step = Some(steps.check());
     let ending = match (lost, interrupted) {
         (true, _) => Ending::PeerLost,

@@ -58,6 +58,8 @@ pub const OWAMP: Service = "owamp";
 pub const LAMP: Service = "lamp";
 /// IRTT.
 pub const IRTT: Service = "irtt";
+/// Cisco IP SLA: control messages, and the ports that they open.
+pub const IPSLA: Service = "ipsla";
 /// TCP request-response.
 pub const TCP: Service = "tcp";
 /// Packet digests.
@@ -67,7 +69,8 @@ pub const DIGESTS: Service = "digests";
 pub const RPM: Service = "rpm";
 
 /// All services. A new protocol needs an entry in this list, and cases in the test of all rules.
-pub const SERVICES: &[Service] = &[ONE_WAY, TEST_PORT, STAMP, TWAMP, OWAMP, LAMP, IRTT, TCP, DIGESTS, RPM];
+pub const SERVICES: &[Service] =
+    &[ONE_WAY, TEST_PORT, STAMP, TWAMP, OWAMP, LAMP, IRTT, IPSLA, TCP, DIGESTS, RPM];
 
 /// Networks that are served.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -160,6 +163,7 @@ impl Default for Policy {
                 (STAMP, rules(None, Some((16_384, 4096)))),
                 (LAMP, rules(None, Some((16_384, 256)))),
                 (IRTT, rules(None, Some((4096, 64)))),
+                (IPSLA, rules(None, Some((1024, 64)))),
                 (TCP, rules(Some((64, 16)), None)),
                 // A session is a capture. Connections that do not request a capture end soon.
                 (DIGESTS, rules(Some((64, 8)), Some((4, 2)))),

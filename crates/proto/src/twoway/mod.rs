@@ -19,7 +19,7 @@ pub use reflect::{RequestArrival, Silence};
 pub use request_table::{Directions, RequestTable};
 
 use crate::machine::Tick;
-use jitlat_core::{Ecn, Stamp, SteadyTime, TestSpec, WallTime};
+use jitlat_core::{Ecn, Span, Stamp, SteadyTime, TestSpec, WallTime};
 
 /// Contents of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub enum DatagramKind {
         /// Number of the request.
         seq: u16,
         /// Time from reception to answer on the far host.
-        took: jitlat_core::Span,
+        took: Span,
     },
     /// Part of the conversation around the test.
     Conversation,
@@ -140,6 +140,17 @@ pub trait Protocol {
     /// True if T2 and T3 are clock readings, so that one-way delays are defined.
     fn far_clock(&self) -> bool {
         false
+    }
+
+    /// Returns the resolution of T2 and T3; `None` if it is finer than any delay.
+    fn far_resolution(&self) -> Option<Span> {
+        None
+    }
+
+    /// Returns the far host's UDP port for requests, once they may be sent; `None`: the port to which the packets of the
+    /// conversation are sent.
+    fn request_port(&self) -> Option<u16> {
+        None
     }
 
     /// True if the far host is required to number its answers itself, from 0. Numbers that equal those of the

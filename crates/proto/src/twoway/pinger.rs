@@ -88,6 +88,8 @@ impl Slowdown {
 pub enum Transmit {
     /// Request with this number, for which a kernel timestamp should be requested.
     Request(u32),
+    /// Request sent after the test to determine whether the far host counts its answers.
+    Probe,
     /// Packet of the conversation.
     Conversation,
 }
@@ -138,6 +140,10 @@ pub struct Pinger<P> {
     closing: bool,
     /// True if answers are accepted from any port of the far host.
     any_port: bool,
+    /// Requested time of the first request; `None`: as soon as requests may be sent.
+    start_at: Option<WallTime>,
+    /// Time by which the first request was later than requested; `None` if it was not.
+    late: Option<Span>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -192,7 +198,20 @@ impl<P: Protocol> Pinger<P> {
             pending: VecDeque::with_capacity(MAX_PENDING + 1),
             closing: false,
             any_port: false,
+            start_at: None,
+            late: None,
         }
+    }
+
+    /// Sends the first request at `start`, or as soon as requests may be sent. The conversation around the test begins at
+    /// once.
+    pub fn start_at(&mut self, start: Option<WallTime>) {
+        self.start_at = start;
+    }
+
+    /// Returns the time by which requests may be sent later than [requested](Self::start_at); `None` if they are not.
+    pub fn late_start(&self) -> Option<Span> {
+        self.late
     }
 
     /// Accepts answers from any port of the far host if `any` is true. Otherwise, packets from other ports
@@ -283,8 +302,11 @@ impl<P: Protocol> Pinger<P> {
                     self.plan.spec = spec;
                 }
                 self.state = PingerState::Sending;
-                self.start = Some(now.steady);
-                self.due = self.deadlines.next().map_or(now.steady, |d| now.steady + d);
+                let left = self.start_at.map_or(Span::ZERO, |start| start - now.wall);
+                self.late = Some(Span::ZERO - left).filter(|late| *late > Span::ZERO);
+                let start = now.steady + left.max(Span::ZERO);
+                self.start = Some(start);
+                self.due = self.deadlines.next().map_or(start, |d| start + d);
             }
             (PingerState::Sending, ConversationState::Over) => self.finish_sending(now),
             (PingerState::Draining, ConversationState::Over) => self.finish(),
@@ -352,7 +374,7 @@ impl<P: Protocol> Pinger<P> {
             *n += 1;
             self.due = now.steady + PROBE_TIMEOUT;
             self.protocol.request(seq, false, now.wall, out);
-            return Some(Transmit::Conversation);
+            return Some(Transmit::Probe);
         }
         let waiting = self.plan.wait.is_some() && self.until.is_some();
         if self.state != PingerState::Sending || now.steady < self.due || waiting {

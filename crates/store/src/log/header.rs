@@ -9,7 +9,7 @@ use super::date::parse_date;
 use super::escape::{escape, unescape};
 use super::{interface, two_way};
 use core::str::FromStr;
-use jitlat_core::clock::SyncState;
+use jitlat_core::clock::{AdapterClock, AdapterTimescale, SyncState};
 use jitlat_core::ecn::NotAMarking;
 use jitlat_core::gaps::Gaps;
 use jitlat_core::load::TestLoad;
@@ -351,6 +351,7 @@ fn host_fact(host: &mut HostFacts, key: &str, value: &str, forget: bool) -> Resu
         "clock_source" => host.clock_source = unless(forget, || Ok(unescape(value)))?,
         "sync_before" => host.sync_before = unless(forget, || sync(value))?,
         "sync_after" => host.sync_after = unless(forget, || sync(value))?,
+        "adapter_clock" => host.adapter_clock = unless(forget, || adapter_clock(value))?,
         "clock_step" => host.clock_step = unless(forget, || span(value))?,
         "noise" => host.noise = unless(forget, || value.parse().map_err(|e: NoNoise| e.to_string()))?,
         "note" if forget => host.notes.clear(),
@@ -434,11 +435,26 @@ fn probe(value: &str) -> Result<ClockProbe, String> {
     }
 }
 
+/// Returns the value of the key `name` among the pairs in `value`.
+fn pair<'a>(value: &'a str, name: &str) -> Result<&'a str, String> {
+    let found = value.split_ascii_whitespace().find_map(|w| w.strip_prefix(name)?.strip_prefix('='));
+    found.ok_or_else(|| format!("'{}' lacks {name}=", value.trim()))
+}
+
+fn adapter_clock(value: &str) -> Result<AdapterClock, String> {
+    let all = [AdapterTimescale::Utc, AdapterTimescale::Tai, AdapterTimescale::Other];
+    let name = pair(value, "timescale")?;
+    let timescale = all.into_iter().find(|scale| scale.name() == name);
+    Ok(AdapterClock {
+        device: parse("the number of a clock", pair(value, "device")?)?,
+        timescale: timescale.ok_or_else(|| format!("timescale={name} is neither utc, tai nor other"))?,
+        offset: span(pair(value, "offset")?)?,
+        bound: span(pair(value, "bound")?)?,
+    })
+}
+
 fn sync(value: &str) -> Result<SyncState, String> {
-    let field = |name: &str| {
-        let found = value.split_ascii_whitespace().find_map(|w| w.strip_prefix(name)?.strip_prefix('='));
-        found.ok_or_else(|| format!("'{}' lacks {name}=", value.trim()))
-    };
+    let field = |name: &str| pair(value, name);
     Ok(SyncState {
         synchronised: match field("synchronised")? {
             "yes" => true,
@@ -559,6 +575,7 @@ pub(super) fn facts(session: &Session, layout: RowLayout) -> Vec<Fact> {
             ("clock_source", text(&host.clock_source)),
             ("sync_before", host.sync_before.iter().map(sync_text).collect()),
             ("sync_after", host.sync_after.iter().map(sync_text).collect()),
+            ("adapter_clock", host.adapter_clock.iter().map(adapter_clock_text).collect()),
             ("clock_step", host.clock_step.iter().map(|s| s.0.to_string()).collect()),
             ("noise", host.noise.iter().map(ToString::to_string).collect()),
             ("note", host.notes.iter().map(|n| escape(n)).collect()),
@@ -602,6 +619,11 @@ pub(super) fn facts(session: &Session, layout: RowLayout) -> Vec<Fact> {
         ("columns".to_owned(), vec![layout.columns().to_owned()]),
     ]);
     all.into_iter().map(|(key, values)| Fact { key, values }).collect()
+}
+
+fn adapter_clock_text(clock: &AdapterClock) -> String {
+    let AdapterClock { device, timescale, offset, bound } = clock;
+    format!("device={device} timescale={} offset={} bound={}", timescale.name(), offset.0, bound.0)
 }
 
 fn sync_text(s: &SyncState) -> String {

@@ -19,6 +19,7 @@ pub(super) fn facts(facts: &TwoWay) -> Vec<(String, Vec<String>)> {
         ("wait", span(facts.wait)),
         ("timeout", span(facts.timeout)),
         ("far_clock", one(facts.far_clock.then(|| "yes".to_owned()))),
+        ("far_resolution", span(facts.far_resolution)),
         ("processing_apart", one(facts.processing_apart.then(|| "yes".to_owned()))),
         ("answer_dscp", one(facts.answer_dscp.map(|d| d.to_string()))),
         ("request_dscp", one(marks_text(&facts.request_dscp))),
@@ -51,6 +52,7 @@ pub(super) fn line(to: &mut Option<Box<TwoWay>>, key: &str, value: &str) -> Opti
             facts.far_clock = value.trim() == "yes";
             Ok(())
         }
+        "far_resolution" => number(value).map(|v| facts.far_resolution = v.map(Span)),
         "processing_apart" => {
             facts.processing_apart = value.trim() == "yes";
             Ok(())
@@ -306,6 +308,7 @@ mod tests {
             wait: Some(Span(0)),
             timeout: Some(Span::seconds(2)),
             far_clock: true,
+            far_resolution: Some(Span(1_000_000)),
             processing_apart: true,
             answer_dscp: Some(8),
             marked_slowdown: Some(MarkedSlowdown { rounds: 2, requests: 310, period: Span::millis(80) }),

@@ -29,6 +29,10 @@ impl OneWayClient for JitlatClient {
         &PROTOCOL
     }
 
+    fn starts_on_time(&self) -> bool {
+        true
+    }
+
     fn check(&self, test: &OneWay) -> Result<(), Error> {
         let stream = |direction| test.settings.terms.specs.iter().find(|spec| spec.direction() == direction);
         let (Some(up), Some(down)) = (stream(Direction::Up), stream(Direction::Down)) else { return Ok(()) };

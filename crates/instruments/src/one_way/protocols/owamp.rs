@@ -72,6 +72,7 @@ pub static PROTOCOL: OneWayProtocol = OneWayProtocol {
     ],
     client: |arguments| Ok(Box::new(OwampClient::new(arguments)?)),
     server: Some(ProtocolServer {
+        switch: None,
         arguments: &[
             PORT,
             Argument::file(

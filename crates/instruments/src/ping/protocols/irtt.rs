@@ -77,6 +77,7 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
     ],
     client: |arguments| Ok(Box::new(IrttClient::new(arguments)?)),
     server: Some(ProtocolServer {
+        switch: None,
         arguments: &[
             PORT,
             KEY_FILE,

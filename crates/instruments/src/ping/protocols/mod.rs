@@ -2,6 +2,7 @@
 //! its entry, and add its `mod` and its line in the list.
 
 pub mod icmp;
+pub mod ipsla;
 pub mod irtt;
 pub mod lamp;
 pub mod stamp;
@@ -20,6 +21,7 @@ pub const PROTOCOLS: &[&PingProtocol] = &[
     &twamp::PROTOCOL,
     &lamp::PROTOCOL,
     &irtt::PROTOCOL,
+    &ipsla::PROTOCOL,
     &tcp::PROTOCOL,
 ];
 

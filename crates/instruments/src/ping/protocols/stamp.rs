@@ -44,6 +44,7 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
     ],
     client: |arguments| Ok(Box::new(StampClient::new(arguments)?)),
     server: Some(ProtocolServer {
+        switch: None,
         arguments: &[
             PORT,
             Argument::file(
@@ -100,7 +101,7 @@ pub(super) const PORT: Argument =
     });
 pub(super) const PTP: Argument = Argument::switch(
     "ptp",
-    "Write times in the PTP format instead of NTP's\n\nSeconds and nanoseconds; also for TWAMP Light.",
+    "Write times in the PTP format instead of NTP's\n\nSeconds and nanoseconds; also for TWAMP Light, and for IP SLA version 2.",
 );
 pub(super) const KEY_FILE: Argument =
     Argument::file("stamp-key-file", "File with the key of STAMP's authenticated mode, in hexadecimal");

@@ -24,6 +24,7 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
     ],
     client: |arguments| Ok(Box::new(TcpClient::new(arguments)?)),
     server: Some(ProtocolServer {
+        switch: None,
         arguments: &[PORT],
         reflectors: |arguments| {
             let port = arguments.value(PORT.name)?;

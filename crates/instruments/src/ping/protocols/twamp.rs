@@ -70,6 +70,7 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
     ],
     client: |arguments| Ok(Box::new(TwampClient::new(arguments)?)),
     server: Some(ProtocolServer {
+        switch: None,
         arguments: &[
             PORT,
             Argument::file(

@@ -41,6 +41,7 @@ fn link(to: SocketAddr) -> TwoWayLink {
         marking,
         stamps: StampMode::Kernel,
         pacing: Pacing::default(),
+        start: None,
         live: None,
     }
 }

@@ -7,7 +7,7 @@ use crate::twamp;
 use crate::twoway::pinger::{PingOutcome, PingReception};
 use crate::twoway::reflect::RequestArrival;
 use crate::twoway::{PingPlan, Pinger, Protocol, Transmit};
-use crate::{irtt, lamp, stamp};
+use crate::{ipsla, irtt, lamp, stamp};
 use jitlat_core::ntp::ErrorEstimate;
 use jitlat_core::{Span, Stamp, StampSource, SteadyTime, WallTime};
 use jitlat_impair::Impairment;
@@ -31,6 +31,9 @@ pub(super) enum Far {
     Lamp(Box<lamp::Server>),
     Twamp(Box<twamp::SessionReflector>),
     Irtt(Box<irtt::Server>),
+    Ipsla(Box<ipsla::Responder>),
+    /// A responder of IP SLA that opens every port and copies the numbers of requests.
+    CopyingIpsla,
     Deaf,
 }
 
@@ -80,6 +83,26 @@ impl Far {
                     Ok(irtt::IrttReaction::Answer { .. }) => vec![out],
                     _ => vec![],
                 }
+            }
+            Far::Ipsla(r) => {
+                let mut out = Vec::new();
+                let answered = match bytes.first() {
+                    // Only probes begin with a zero.
+                    Some(0) => r.probe(20_000, bytes, &arrival, now, &mut out),
+                    _ => r.control(bytes, &arrival, now, &mut |port| Some(port), &mut out),
+                };
+                r.close_ports(now.steady);
+                answered.map_or(vec![], |()| vec![out])
+            }
+            Far::CopyingIpsla => {
+                let mut out = bytes.to_vec();
+                if let (Some(0), Some(number)) = (bytes.first(), bytes.get(12..14)) {
+                    out[14..16].copy_from_slice(number);
+                } else {
+                    out.truncate(24);
+                    (out[3], out[10]) = (8, 0);
+                }
+                vec![out]
             }
             Far::Deaf => vec![],
         }
@@ -251,6 +274,7 @@ impl<P: Protocol> Run<'_, P> {
                     self.truth.requests.push((now, 0));
                     Tag::Request(seq)
                 }
+                Transmit::Probe => Tag::Conversation,
                 // A server that counts regards a repeated STOP as a request.
                 Transmit::Conversation => match lamp::LampHeader::parse(&bytes) {
                     Some(h) if h.kind == lamp::LampKind::Stop => Tag::Request(h.seq.into()),

@@ -16,6 +16,8 @@ use jitlat_impair::{Choice, DuplicationModel, Jitter, PathModel, ReorderingModel
 use lamp::LampFollowUp;
 use proptest::prelude::*;
 
+mod ipsla;
+
 const MS: i64 = 1_000_000;
 const TIMEOUT: Span = Span::seconds(1);
 const AHEAD: i64 = 250 * MS;

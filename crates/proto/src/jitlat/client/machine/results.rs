@@ -209,6 +209,7 @@ fn merge_facts(before: &HostFacts, after: &HostFacts) -> HostFacts {
         clock_source: after.clock_source.clone().or_else(|| before.clock_source.clone()),
         sync_before: before.sync_before.or(after.sync_before),
         sync_after: after.sync_after.or(before.sync_after),
+        adapter_clock: after.adapter_clock.or(before.adapter_clock),
         clock_step: after.clock_step.or(before.clock_step),
         noise: before.noise.or(after.noise),
         notes,
