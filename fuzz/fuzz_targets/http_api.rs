@@ -10,7 +10,7 @@ use jitlat_fuzz::Scratch;
 use jitlat_proto::push::answer::{Offers, PartAnswer, PartAnswers};
 use jitlat_proto::push::part::PartHeader;
 use jitlat_store::log::{LogVersion, LogWriter};
-use jitlat_web::{NotNow, PushSettings, Settings, Shelf, Token, Web};
+use jitlat_web::{HostProof, NotNow, PushSettings, Settings, Shelf, Token, Web};
 use std::io::BufRead;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, LazyLock};
@@ -200,7 +200,9 @@ static SERVED: LazyLock<Served> = LazyLock::new(|| {
     settings.push = Some(PushSettings {
         listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))],
         identity: None,
-        hosts: vec![("berlin".to_owned(), Token::new(TOKEN))],
+        hosts: vec![("berlin".to_owned(), HostProof::Token(Token::new(TOKEN)))],
+        authorities: None,
+        proxies: Vec::new(),
         shelf: Arc::new(Reader),
     });
     Served { web: Web::bind(&settings).expect("a server"), _folder: folder }

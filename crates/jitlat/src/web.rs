@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use jitlat_archive::is_archive;
 use jitlat_core::Span;
+use jitlat_core::prefix::Prefix;
 use jitlat_core::quantity::{self, QuantityError};
 use jitlat_monitor::runtime::StandaloneRunner;
 use jitlat_net::confine::{CallSet, Confined, Confinement, Confining};
@@ -43,8 +44,11 @@ pub struct WebArgs {
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Let a proxy in front check users; accept any host name in requests
-    #[arg(long, conflicts_with = "token_file")]
-    behind_proxy: bool,
+    ///
+    /// With NETWORKS, addresses separated by commas, only connections from these are answered. The client for limits and the log is
+    /// the last address in X-Forwarded-For, which the proxy must set.
+    #[arg(long, value_name = "NETWORKS", num_args = 0..=1, require_equals = true, default_missing_value = "", value_delimiter = ',', conflicts_with = "token_file")]
+    behind_proxy: Option<Vec<String>>,
     /// Certificate and its private key for HTTPS, in FILE (PEM) [default: self-made]
     ///
     /// Readers on other hosts connect over HTTPS. Without this option the server makes a certificate at its first start
@@ -125,6 +129,11 @@ fn listen(text: &str) -> Result<SocketAddr, QuantityError> {
     quantity::listen(text).map(address)
 }
 
+fn network(text: &str) -> Result<Prefix> {
+    let parsed = text.parse().ok();
+    parsed.with_context(|| format!("'{text}' is no address or network: write 192.0.2.7 or 192.0.2.0/24"))
+}
+
 /// Returns address and port, with defaults for missing parts.
 fn address((ip, port): (Option<IpAddr>, Option<u16>)) -> SocketAddr {
     SocketAddr::new(ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), port.unwrap_or(DEFAULT_PORT))
@@ -138,8 +147,13 @@ pub fn run(args: &WebArgs) -> Result<ExitStatus> {
         Some(path) => {
             ReadAccess::Token(token(path).with_context(|| format!("--token-file {}", path.display()))?)
         }
-        None if args.behind_proxy => ReadAccess::Proxy,
-        None => ReadAccess::Local,
+        None => match &args.behind_proxy {
+            Some(networks) => {
+                let networks = networks.iter().map(|network| network.trim()).filter(|n| !n.is_empty());
+                ReadAccess::Proxy(networks.map(network).collect::<Result<_>>().context("--behind-proxy")?)
+            }
+            None => ReadAccess::Local,
+        },
     };
     settings.runs = args.run.runs(&args.archive)?;
     settings.plain = args.plain;

@@ -3,6 +3,7 @@
 use crate::alert::rule::AlertRules;
 use crate::group::HostPair;
 use crate::window::{MONDAY, TimeWindow};
+use jitlat_core::prefix::Prefix;
 use jitlat_core::{Span, Transport, WallTime};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -45,6 +46,8 @@ pub struct Host {
     pub address: String,
     /// Key of this host; `None`: the common key, if there is one.
     pub key: Option<KeySource>,
+    /// Certificate with which this host pushes; `None`: it pushes with a token made from its key.
+    pub certificate: Option<HostCertificate>,
     /// Bandwidth that tests may use in each direction, in bit/s; `None`: no limit.
     pub bandwidth: Option<u64>,
     /// Maximum number of concurrent tests with this host.
@@ -53,6 +56,16 @@ pub struct Host {
     pub site: Option<String>,
     /// Labels of the host, by name.
     pub labels: BTreeMap<String, String>,
+}
+
+/// Certificate with which a host pushes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostCertificate {
+    /// File with the certificate and its private key (PEM), on the host itself.
+    pub file: String,
+    /// Fingerprints by which collectors recognise it, the next one before a renewal, too; empty: they recognise it by the name of the
+    /// host and an authority.
+    pub pins: Vec<String>,
 }
 
 impl Host {
@@ -263,15 +276,21 @@ pub struct CollectorRules {
     pub port: u16,
     /// Address to which hosts push if a proxy is in between; `None`: that of the host, at `port`.
     pub url: Option<CollectorUrl>,
-    /// Indices of the hosts that push, each with its own key.
+    /// Indices of the hosts that push, each with its own key or certificate.
     pub from: Vec<usize>,
     /// Maximum size of the packets that a pushing host stores until this collector accepts them, in bytes;
     /// beyond it, the oldest tests are dropped and counted.
     pub spool: u64,
-    /// Method by which pushing hosts check that they are connected to the collector.
+    /// True if the collector listens without TLS.
+    pub plain: bool,
+    /// Method by which pushing hosts check that they are connected to the collector, or to the proxy.
     pub trust: CollectorTrust,
     /// File with the collector's certificate and private key (PEM); `None`: the collector makes its own.
     pub certificate: Option<String>,
+    /// File with the authorities that sign certificates of hosts (PEM); `None`: hosts have pinned certificates, or tokens.
+    pub host_ca_file: Option<String>,
+    /// Networks of the proxies that connect for hosts; empty: hosts connect themselves.
+    pub proxies: Vec<Prefix>,
     /// Maximum time by which a log may be dated after its arrival.
     pub skew: Span,
     /// Limits on the tests that each host pushes.
@@ -285,6 +304,8 @@ pub struct CollectorUrl {
     pub host: String,
     /// TCP port of the proxy.
     pub port: u16,
+    /// True if hosts connect to the proxy over TLS.
+    pub is_secure: bool,
     /// Beginning of the path of every request; empty, or `/` and text that does not end in `/`.
     pub prefix: String,
 }
@@ -373,8 +394,8 @@ pub enum Readers {
     Local,
     /// Users with the token in this file; relative to the folder of the monitor's file.
     Token(String),
-    /// All users; a proxy in front of the page checks them.
-    Proxy,
+    /// All users; a proxy in front of the page checks them. It connects from one of these networks; empty: from anywhere.
+    Proxy(Vec<Prefix>),
 }
 
 impl Model {

@@ -4,6 +4,7 @@ use crate::access::{ReadAccess, guard};
 use crate::change::Secrets;
 use crate::events::{EventPlaces, Watchers};
 use crate::expensive::Expensive;
+use crate::forwarded::Forwarded;
 use crate::guesses::Guesses;
 use crate::hosts::MonitorState;
 use crate::limits::WebLimits;
@@ -20,6 +21,7 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use jitlat_archive::Archive;
 use jitlat_report::html;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -44,8 +46,8 @@ pub struct App {
     pub expensive: Expensive,
     /// Clients that showed wrong tokens.
     pub guesses: Guesses,
-    /// True after a warning was logged that a proxy sent a header without an address.
-    pub unusable_forwarded: AtomicBool,
+    /// Clients for which a proxy sends requests.
+    pub forwarded: Forwarded,
     pub watchers: Watchers,
     /// Clients that wait for events of any kind.
     pub places: EventPlaces,
@@ -89,7 +91,7 @@ impl App {
             readers: Arc::new(Semaphore::new(settings.limits.readers.max(1))),
             expensive: Expensive::default(),
             guesses: Guesses::default(),
-            unusable_forwarded: AtomicBool::new(false),
+            forwarded: Forwarded::default(),
             watchers: Watchers::default(),
             places: EventPlaces::default(),
             monitor: settings.monitor.clone(),
@@ -105,9 +107,14 @@ impl App {
         runs || matches!(self.access, ReadAccess::Token(_))
     }
 
-    /// True if a proxy connects for all readers.
-    pub fn is_behind_proxy(&self) -> bool {
-        matches!(self.access, ReadAccess::Proxy)
+    /// True if `peer` is a proxy, which connects for all readers.
+    pub fn is_proxy(&self, peer: IpAddr) -> bool {
+        match &self.access {
+            ReadAccess::Proxy(networks) => {
+                networks.is_empty() || networks.iter().any(|network| network.contains(peer))
+            }
+            ReadAccess::Local | ReadAccess::Token(_) => false,
+        }
     }
 
     /// Reads the archive on a thread that may block on the disk.

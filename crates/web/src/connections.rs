@@ -71,9 +71,18 @@ impl Connections {
     /// Takes a slot for a connection of `client`, and ends an idle connection if that is necessary; `None` if no slot
     /// is available.
     pub fn take(&self, client: ClientAddress) -> Option<Connection> {
+        self.take_within(client, self.limits)
+    }
+
+    /// Takes a slot like [`take`](Self::take) for a connection of a proxy, which may use all slots because it connects for many clients.
+    pub fn take_for_proxy(&self, proxy: ClientAddress) -> Option<Connection> {
+        self.take_within(proxy, ConnectionLimits { of_one: self.limits.all, ..self.limits })
+    }
+
+    fn take_within(&self, client: ClientAddress, limits: ConnectionLimits) -> Option<Connection> {
         let mut table = self.table();
         let is_known = table.known.contains(&client);
-        if !table.make_room(client, is_known, self.limits) {
+        if !table.make_room(client, is_known, limits) {
             return None;
         }
         let number = table.turn();
@@ -234,6 +243,16 @@ mod tests {
         // All clients have one: the oldest idle one of them ends.
         let further = door.take(client("192.0.2.5")).unwrap();
         assert!(!is_open(&greedy[2]) && [&modest, &next, &last, &further].into_iter().all(is_open));
+    }
+
+    #[test]
+    fn a_proxy_may_use_all_connections_and_another_client_takes_one_of_them() {
+        let door = doors(4, 2, 0);
+        let proxy = client("192.0.2.1");
+        let many: Vec<Connection> = (0..4).map(|_| door.take_for_proxy(proxy).unwrap()).collect();
+        assert!(many.iter().all(is_open));
+        let direct = door.take(client("192.0.2.2")).unwrap();
+        assert!(is_open(&direct) && !is_open(&many[0]) && many[1..].iter().all(is_open));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! [`Guesses`]: makes clients that show wrong tokens wait, longer each time, and logs them.
+//! [`Guesses`]: makes clients that show wrong tokens or certificates wait, longer each time, and logs them.
 
 use jitlat_core::{Span, SteadyTime};
 use jitlat_proto::access::ClientAddress;
@@ -32,11 +32,11 @@ impl Guesses {
         Some((wait.0.max(1) as u64).div_ceil(Span::seconds(1).0 as u64))
     }
 
-    /// Records that `client` showed a wrong token for `what`, and waits. The log has a line for the first, second, fourth, eighth, …
+    /// Records that `client` showed a wrong `what`, for example "token for the web page", and waits. The log has a line for the first, second, fourth, eighth, …
     pub async fn failed(&self, client: IpAddr, what: &str) {
         let is_logged = self.proofs().failed(ClientAddress::of(client), self.now());
         if is_logged {
-            tracing::warn!(from = %client, "refused a wrong token for {what}");
+            tracing::warn!(from = %client, "refused a wrong {what}");
         }
         tokio::time::sleep(WRONG_TOKEN_DELAY).await;
     }

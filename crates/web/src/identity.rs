@@ -1,11 +1,13 @@
-//! [`Identity`]: certificate and private key of a server that listens over TLS, from a file or self-made; [`Fingerprint`]: what
-//! clients pin.
+//! [`Identity`]: certificate and private key of a server that listens over TLS, from a file or self-made, or of a host that pushes;
+//! [`Fingerprint`]: what the other side pins.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use sha2::{Digest, Sha256};
 use std::fmt;
 use std::fs::{self, OpenOptions};
@@ -16,7 +18,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 /// SHA-256 of a certificate (DER).
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
@@ -80,15 +82,23 @@ pub enum IdentityError {
         /// Description of the fault.
         problem: String,
     },
-    /// No certificate could be made.
+    /// A host's name cannot be in a certificate.
+    #[error(
+        "'{0}' cannot be a name in a certificate: write the fingerprint of the certificate instead (pin)"
+    )]
+    Name(String),
+    /// Two hosts have the same certificate.
+    #[error("{0} and {1} have the same certificate, so each could push as the other: give each host its own")]
+    Shared(String, String),
+    /// No certificate could be made, or TLS cannot use it.
     #[error("making a certificate: {0}")]
     Make(String),
 }
 
-/// Certificate and private key of a server.
+/// Certificate and private key of a server, or of a host that pushes.
 #[derive(Clone)]
 pub struct Identity {
-    pub(crate) config: Arc<ServerConfig>,
+    certified: Arc<CertifiedKey>,
     fingerprint: Fingerprint,
 }
 
@@ -113,12 +123,9 @@ impl Identity {
         let fingerprint = Fingerprint::of(first);
         let key = PrivateKeyDer::from_pem_slice(contents)
             .map_err(|_| wrong("it contains no private key (PEM): append the key to the file".to_owned()))?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
-            .map_err(|e| wrong(e.to_string()))?;
-        Ok(Identity { config: Arc::new(config), fingerprint })
+        let provider = rustls::crypto::ring::default_provider();
+        let certified = CertifiedKey::from_der(chain, key, &provider).map_err(|e| wrong(e.to_string()))?;
+        Ok(Identity { certified: Arc::new(certified), fingerprint })
     }
 
     /// Reads the certificate and its key in the file at `path`. If the file does not exist, first makes a self-signed
@@ -148,6 +155,26 @@ impl Identity {
     /// Fingerprint of the certificate, for clients that pin it.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
+    }
+
+    /// Returns the settings of a server with this certificate, which asks clients for certificates if `verifier` is given.
+    pub(crate) fn server(
+        &self,
+        verifier: Option<Arc<dyn ClientCertVerifier>>,
+    ) -> Result<Arc<ServerConfig>, IdentityError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let builder = builder.map_err(|e| IdentityError::Make(e.to_string()))?;
+        let builder = match verifier {
+            Some(verifier) => builder.with_client_cert_verifier(verifier),
+            None => builder.with_no_client_auth(),
+        };
+        Ok(Arc::new(builder.with_cert_resolver(self.shown())))
+    }
+
+    /// Returns the certificate as it is shown to the other side of a connection.
+    pub(crate) fn shown(&self) -> Arc<SingleCertAndKey> {
+        Arc::new(SingleCertAndKey::from(self.certified.clone()))
     }
 }
 

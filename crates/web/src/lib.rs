@@ -7,7 +7,7 @@
 //! * [`Identity`] – certificate of a server, from a file or self-made
 //! * [`post`] – sends a request, for notifications
 //! * `access` – authorisation of readers; `change` – authorisation to start tests, and protection against cross-site requests;
-//!   `limits`, `connections` – limits of connections and requests; `guesses` – wrong tokens; `expensive` – a queue of its own and a
+//!   `forwarded` – clients of a proxy; `limits`, `connections` – limits of connections and requests; `guesses` – wrong tokens; `expensive` – a queue of its own and a
 //!   cache for what takes long
 //!
 //! This crate is the only part of the program with an async runtime: one thread waits for connections, and a few read
@@ -44,6 +44,7 @@ mod compare;
 mod connections;
 mod events;
 mod expensive;
+mod forwarded;
 mod guesses;
 mod hosts;
 mod identity;
@@ -74,7 +75,10 @@ pub use identity::{Fingerprint, Identity, IdentityError, UnfitFingerprint};
 pub use limits::WebLimits;
 #[cfg(feature = "schema")]
 pub use openapi::openapi;
-pub use push::{NotNow, PushClient, PushFailure, PushSettings, PushTarget, PushTrust, Shelf};
+pub use push::{
+    HostAuthorities, HostProof, NotNow, PushClient, PushCredential, PushFailure, PushSettings, PushTarget,
+    PushTrust, Shelf,
+};
 pub use run::{
     HostOffer, PageRuns, Planned, RunFeed, RunLimits, RunOffer, RunRefusal, RunRequest, Runner, Starters,
     TestOffer,
@@ -169,6 +173,9 @@ pub enum WebError {
         "--run: other hosts can reach this server: set a token for running tests (--run-token-file FILE)"
     )]
     OpenRuns,
+    /// TLS cannot use the certificates.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
     /// The threads cannot be started.
     #[error("cannot start the threads of the web server: {0}")]
     Runtime(std::io::Error),

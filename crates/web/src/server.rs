@@ -19,6 +19,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use jitlat_proto::access::ClientAddress as Client;
 use jitlat_proto::push::earlier;
+use rustls::pki_types::UnixTime;
+use rustls::server::danger::ClientCertVerifier;
 use std::future::{Future, poll_fn};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -91,21 +93,24 @@ impl Web {
             check_access(settings)?;
         }
         let app = Arc::new(App::new(settings)?);
-        let tls = |identity: &Option<crate::Identity>| {
-            identity.as_ref().map(|identity| TlsAcceptor::from(identity.config.clone()))
+        let push = settings.push.as_ref().map(PushState::new).transpose()?.map(Arc::new);
+        let tls = |identity: &Option<crate::Identity>, asks: Option<Arc<dyn ClientCertVerifier>>| {
+            let config = identity.as_ref().map(|identity| identity.server(asks)).transpose();
+            config.map(|config| config.map(TlsAcceptor::from))
         };
         let mut doors = Vec::new();
         for at in settings.push.iter().flat_map(|push| &push.listen) {
             // Pages at the same port are served by the same listener.
             let shown = !matches!(settings.access, ReadAccess::Local);
             let pages = settings.pages && shown && at.port() != 0 && at.port() == settings.listen.port();
-            let identity = settings.push.as_ref().and_then(|push| tls(&push.identity));
-            doors.push(Door { pages, pushes: true, ..Door::open(*at, identity)? });
+            let certificates = push.as_ref().map(|push| &push.certificates).filter(|all| !all.is_empty());
+            let asks = certificates.map(|certificates| certificates.verifier(pages));
+            let identity = settings.push.as_ref().and_then(|push| push.identity.clone());
+            doors.push(Door { pages, pushes: true, ..Door::open(*at, tls(&identity, asks)?)? });
         }
         if settings.pages && !doors.iter().any(|door| door.pages) {
-            doors.push(Door { pages: true, ..Door::open(settings.listen, tls(&settings.identity))? });
+            doors.push(Door { pages: true, ..Door::open(settings.listen, tls(&settings.identity, None)?)? });
         }
-        let push = settings.push.as_ref().map(|push| Arc::new(PushState::new(push)));
         Ok(Web { app, push, doors })
     }
 
@@ -151,7 +156,8 @@ impl Web {
             for door in doors {
                 let router = door.router(&app, push.as_ref());
                 let listener = tokio::net::TcpListener::from_std(door.listener.try_clone()?)?;
-                open.push(tokio::spawn(door.accept(listener, router, app.clone(), stop.clone())));
+                let push = push.clone().filter(|_| door.pushes);
+                open.push(tokio::spawn(door.accept(listener, router, app.clone(), push, stop.clone())));
             }
             for door in open {
                 // A panic of the task ends only its door.
@@ -254,7 +260,7 @@ impl Door {
     }
 
     /// Returns the limits of the connections of this door. Without a token for pages, none are reserved for clients
-    /// with a token. A proxy may use all connections, because it connects for all readers.
+    /// with a token.
     fn limits(&self, app: &App) -> ConnectionLimits {
         if self.pushes {
             return PUSH_CONNECTIONS;
@@ -262,7 +268,7 @@ impl Door {
         let all = app.limits.connections;
         ConnectionLimits {
             all,
-            of_one: if app.is_behind_proxy() { all } else { app.limits.connections_of_one },
+            of_one: app.limits.connections_of_one,
             kept: if app.has_token() { app.limits.connections_kept.min(all / 2) } else { 0 },
         }
     }
@@ -273,6 +279,7 @@ impl Door {
         listener: tokio::net::TcpListener,
         router: Router,
         app: Arc<App>,
+        push: Option<Arc<PushState>>,
         stop: Arc<AsyncFd<OwnedFd>>,
     ) {
         let connections = Connections::new(self.limits(&app));
@@ -291,7 +298,13 @@ impl Door {
                     let _ = timeout(ACCEPT_RETRY_PAUSE, stop.readable()).await;
                 }
                 Ok((stream, peer)) => {
-                    let Some(connection) = connections.take(Client::of(peer.ip())) else {
+                    let client = Client::of(peer.ip());
+                    let ip = peer.ip().to_canonical();
+                    let is_proxy =
+                        push.as_ref().is_some_and(|push| push.is_proxy(ip)) || self.pages && app.is_proxy(ip);
+                    let taken =
+                        if is_proxy { connections.take_for_proxy(client) } else { connections.take(client) };
+                    let Some(connection) = taken else {
                         // Dropping the stream closes the connection.
                         debug!("web page: too many connections, from {peer} or in total");
                         continue;
@@ -300,7 +313,7 @@ impl Door {
                     // The connection counts as long as the router of its task exists.
                     let router = router.clone().layer(Extension(from)).layer(Extension(connection.clone()));
                     let answering =
-                        converse(stream, peer, (self.tls.clone(), self.pushes), router, app.clone());
+                        converse(stream, peer, (self.tls.clone(), push.clone()), router, app.clone());
                     connection.is_answered_by(tokio::spawn(answering).abort_handle());
                 }
             }
@@ -391,11 +404,11 @@ async fn say(stream: &mut TcpStream, last: &[u8]) {
 async fn converse(
     mut stream: TcpStream,
     peer: SocketAddr,
-    (tls, pushes): (Option<TlsAcceptor>, bool),
+    (tls, push): (Option<TlsAcceptor>, Option<Arc<PushState>>),
     router: Router,
     app: Arc<App>,
 ) {
-    let greeting = timeout(GREETING_TIMEOUT, look(&stream, tls.is_some(), pushes)).await;
+    let greeting = timeout(GREETING_TIMEOUT, look(&stream, tls.is_some(), push.is_some())).await;
     match greeting {
         Ok(Some(Greeting::Expected)) => {}
         Ok(Some(Greeting::Earlier)) => {
@@ -410,7 +423,17 @@ async fn converse(
     match tls {
         None => answer(stream, router, &app, false).await,
         Some(tls) => match timeout(GREETING_TIMEOUT, tls.accept(stream)).await {
-            Ok(Ok(stream)) => answer(stream, router, &app, false).await,
+            Ok(Ok(stream)) => {
+                // Decided once for the connection. Pages ignore it.
+                let chain = stream.get_ref().1.peer_certificates();
+                let certified =
+                    push.zip(chain).map(|(push, chain)| push.certificates.host(chain, UnixTime::now()));
+                let router = match certified {
+                    Some(certified) => router.layer(Extension(certified)),
+                    None => router,
+                };
+                answer(stream, router, &app, false).await;
+            }
             Ok(Err(e)) => debug!("web page: the TLS handshake with {peer} failed: {e}"),
             Err(_) => debug!("web page: the TLS handshake with {peer} took too long"),
         },

@@ -1,6 +1,7 @@
 //! Alerts of `jitlat monitor`: each is notified once, even if the monitor is killed.
 
 use crate::harness::*;
+use crate::side_by_side::side_by_side;
 use jitlat_core::{Direction, PacketRecord, Schedule, Session, Span, TestSpec, Transport, WallTime};
 use jitlat_net::emulator::lab::Namespace;
 use jitlat_store::log::{LogFile, LogVersion, Naming};
@@ -72,7 +73,7 @@ fn kills() -> u64 {
 /// Pseudo-random numbers below 1 from a seed (JITLAT_SEED, or 1).
 fn random(stream: u64) -> impl FnMut() -> f64 {
     let seed: u64 = std::env::var("JITLAT_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
-    let mut state = seed.wrapping_mul(2).wrapping_add(stream);
+    let mut state = seed.wrapping_mul(64).wrapping_add(stream);
     move || {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -121,8 +122,19 @@ fn expected(bad: &[bool], wanted: usize, of: usize, clear: usize) -> Vec<bool> {
     notified
 }
 
+/// Monitors that are killed at the same time: each mostly waits for its moment, or for a program that starts.
+const MONITORS: u64 = 4;
+
 #[test]
 fn each_result_is_judged_once_and_each_message_told_once_over_kills() {
+    let count = MONITORS.min(kills());
+    let monitors: Vec<(u64, u64)> = (0..count).map(|k| (k, (kills() + k) / count)).collect();
+    assert_eq!(monitors.iter().map(|(_, kills)| kills).sum::<u64>(), kills());
+    side_by_side(monitors.len(), &monitors, |(k, kills)| kill_at_random(*k, *kills));
+}
+
+/// Kills a monitor at random moments while results are added, and checks its messages.
+fn kill_at_random(stream: u64, kills: u64) {
     const FILE: &str = "host = [{ name = \"a\", address = \"192.0.2.1\" }, { name = \"b\", address = \"192.0.2.2\" }]\n\
                         [[test]]\nname = \"t\"\nevery = \"24h\"\nfor = \"1s\"\nclient = \"second\"\n[serve]\non = false\n[archive]\nfolder = \"archive\"\n\
                         [[alert]]\nname = \"each\"\nif = \"loss>1%\"\nat = [\"a\"]\n\
@@ -147,7 +159,7 @@ fn each_result_is_judged_once_and_each_message_told_once_over_kills() {
     let enough = AtomicBool::new(false);
     let bad = std::thread::scope(|threads| {
         let adding = threads.spawn(|| {
-            let (mut random, mut bad) = (random(1), Vec::new());
+            let (mut random, mut bad) = (random(2 * stream + 1), Vec::new());
             while !enough.load(Ordering::Relaxed) {
                 // Good and bad results form runs, so that both rules fire and are resolved.
                 let is_bad = bad.last().copied().unwrap_or(false) != (random() < 0.3);
@@ -162,10 +174,10 @@ fn each_result_is_judged_once_and_each_message_told_once_over_kills() {
             }
             bad
         });
-        let mut random = random(0);
-        for _ in 0..kills() {
+        let mut random = random(2 * stream);
+        for _ in 0..kills {
             let mut monitor = start();
-            monitor.runs_for(Duration::from_secs_f64(random() * 2.5));
+            monitor.runs_for(Duration::from_secs_f64(random() * 1.5));
             monitor.signal(Signal::SIGKILL);
             monitor.finish(Duration::from_secs(60));
         }
@@ -196,10 +208,5 @@ fn each_result_is_judged_once_and_each_message_told_once_over_kills() {
     }
     assert_eq!(archive.alerts(100_000).unwrap().len(), fired);
     let again = notified.lines().count() - messages.len();
-    println!(
-        "{} kills, {} results, {} messages, {again} of them sent again",
-        kills(),
-        bad.len(),
-        messages.len()
-    );
+    println!("{kills} kills, {} results, {} messages, {again} of them sent again", bad.len(), messages.len());
 }

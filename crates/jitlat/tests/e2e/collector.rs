@@ -1,9 +1,10 @@
 //! Tests pushed to a collector: each is stored once, or counted, no matter what is killed, cut or full.
 
 use crate::harness::*;
+use crate::side_by_side::side_by_side;
 use jitlat_archive::{Archive, CollectedHost, Filter, Pushed};
 use jitlat_core::{PacketRecord, Session, TestSpec, WallTime};
-use jitlat_net::emulator::lab::Namespace;
+use jitlat_net::emulator::lab::{Lab, Namespace};
 use jitlat_store::log::{LogVersion, LogWriter};
 use jitlat_web::Identity;
 use nix::sys::signal::Signal;
@@ -182,9 +183,10 @@ fn hosts_push_what_they_measure_to_one_that_collects() {
     is_whole(&central);
 }
 
-/// Pseudo-random numbers below 1 from a seed (JITLAT_SEED, or 1): splitmix64.
-fn random() -> impl FnMut() -> f64 {
-    let mut state: u64 = std::env::var("JITLAT_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+/// Pseudo-random numbers below 1 from a seed (JITLAT_SEED, or 1), others for each `stream`: splitmix64.
+fn random(stream: u64) -> impl FnMut() -> f64 {
+    let seed: u64 = std::env::var("JITLAT_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    let mut state = seed.wrapping_mul(64).wrapping_add(stream);
     move || {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -193,6 +195,10 @@ fn random() -> impl FnMut() -> f64 {
     }
 }
 
+/// Pairs of a monitor and a collector that are killed at the same time: a pair mostly waits, for programs that start and for the time
+/// that a host leaves between two attempts.
+const PAIRS: u64 = 4;
+
 #[test]
 fn monitors_and_collectors_that_are_killed_lose_nothing_and_store_nothing_twice() {
     let Some(lab) = lab("monitors_and_collectors_that_are_killed_lose_nothing_and_store_nothing_twice")
@@ -200,43 +206,64 @@ fn monitors_and_collectors_that_are_killed_lose_nothing_and_store_nothing_twice(
         return;
     };
     lab.cable().unwrap();
+    let kills: u64 = std::env::var("JITLAT_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(8);
+    let pairs: Vec<(u64, u64)> =
+        (0..PAIRS.min(kills)).map(|pair| (pair, (kills + pair) / PAIRS.min(kills))).collect();
+    let (begun, killed) = (std::time::Instant::now(), std::sync::atomic::AtomicU64::new(0));
+    side_by_side(pairs.len(), &pairs, |(pair, kills)| {
+        let made = kill_at_random(&lab, *pair, *kills);
+        killed.fetch_add(*kills, std::sync::atomic::Ordering::Relaxed);
+        println!("pair {pair}: killed {kills} times beside {made} tests, {:.0?} so far", begun.elapsed());
+    });
+    assert_eq!(killed.into_inner(), kills);
+}
+
+/// Kills the monitor of host a, its collector, or both, at random moments while tests are made. Returns the number of tests.
+fn kill_at_random(lab: &Lab, pair: u64, kills: u64) -> u64 {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    prepare(folder, &format!("{HOSTS}{QUIET}"));
-    let kills: u64 = std::env::var("JITLAT_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(8);
+    prepare(folder, &format!("{HOSTS}{QUIET}port = {}\n", 2670 + pair));
     let (own, central) = (folder.join("a"), folder.join("b"));
     let archive = Archive::make(&own).unwrap();
-    let mut random = random();
-    let (mut made, mut seed) = (0, 0);
+    let mut random = random(pair);
+    let (mut made, mut seed) = (0, 1000 * pair);
     let start = |host: &str| monitor(if host == "a" { &lab.client } else { &lab.server }, folder, host);
     let mut running = [Some(start("a")), Some(start("b"))];
     // The first push begins when both monitors run.
-    make(&archive, folder, 100_000, 100);
-    wait_until("a first push", 100, || pushed(&own).is_some_and(|p| p.stored == 1));
+    make(&archive, folder, 1_000_000 + pair, 100);
+    wait_until("a first push", 200, || pushed(&own).is_some_and(|p| p.stored == 1));
     for _ in 0..kills {
-        // Enough tests that most kills meet a push.
-        for _ in 0..20 {
+        // Mostly the tests find a collector that waits for them, so that the kill meets the push; otherwise one that starts, or a host that
+        // waits for its next attempt.
+        if random() < 0.7 {
+            wait_until_nothing_waits(&own);
+        }
+        for _ in 0..6 {
             seed += 1;
-            make(&archive, folder, seed, 300);
+            make(&archive, folder, seed, 100);
             made += 1;
         }
-        let moment = Duration::from_secs_f64(2.5 * random());
-        let k = usize::from(random() < 0.5);
-        // The next monitor needs its port.
-        if let Some(mut killed) = running[k].take() {
-            killed.runs_for(moment);
-            killed.signal(Signal::SIGKILL);
-            killed.finish(TO_END);
+        let moment = Duration::from_secs_f64(0.8 * random());
+        let which = random();
+        let killed: Vec<usize> = match which {
+            _ if which < 0.4 => vec![0],
+            _ if which < 0.7 => vec![1],
+            _ => vec![1, 0],
+        };
+        for (n, k) in killed.iter().enumerate() {
+            if let Some(mut killed) = running[*k].take() {
+                killed.runs_for(if n == 0 { moment } else { Duration::ZERO });
+                killed.signal(Signal::SIGKILL);
+                // The next monitor needs its port.
+                killed.finish(TO_END);
+            }
         }
-        running[k] = Some(start(["a", "b"][k]));
+        for k in killed {
+            running[k] = Some(start(["a", "b"][k]));
+        }
     }
     made += 1;
-    // Waits as long as the number of waiting tests falls, however slow this machine is.
-    let mut before = u64::MAX;
-    let fewer = |before: u64| pushed(&own).map(|push| push.waiting).filter(|waiting| *waiting < before);
-    while before > 0 {
-        before = jitlat_waiting::for_value("fewer tests to wait", Duration::from_secs(200), || fewer(before));
-    }
+    wait_until_nothing_waits(&own);
     let [a, b] = running.map(|running| end(running.unwrap()));
     let push = pushed(&own).unwrap();
     assert_eq!(
@@ -253,7 +280,16 @@ fn monitors_and_collectors_that_are_killed_lose_nothing_and_store_nothing_twice(
     assert_eq!(collected(&central).unwrap().stored, made);
     is_whole(&own);
     is_whole(&central);
-    println!("{kills} monitors and collectors killed beside {made} tests");
+    made
+}
+
+/// Waits as long as the number of waiting tests falls, however slow this machine is.
+fn wait_until_nothing_waits(own: &Path) {
+    let mut before = u64::MAX;
+    let fewer = |before: u64| pushed(own).map(|push| push.waiting).filter(|waiting| *waiting < before);
+    while before > 0 {
+        before = jitlat_waiting::for_value("fewer tests to wait", Duration::from_secs(200), || fewer(before));
+    }
 }
 
 #[test]

@@ -7,6 +7,8 @@
 mod lab;
 #[path = "../network/mod.rs"]
 mod network;
+#[path = "../side_by_side/mod.rs"]
+mod side_by_side;
 #[path = "../undisturbed/mod.rs"]
 mod undisturbed;
 
@@ -36,6 +38,7 @@ mod owamp;
 mod path;
 mod paths;
 mod priority;
+mod proxy;
 mod queues;
 mod responsiveness;
 mod router;

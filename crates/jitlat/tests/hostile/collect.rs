@@ -12,7 +12,7 @@ use jitlat_proto::push::answer::{Offers, PartAnswer};
 use jitlat_proto::push::part::PartHeader;
 use jitlat_proto::push::{PORT, earlier};
 use jitlat_store::log::{LogVersion, LogWriter};
-use jitlat_web::{Fingerprint, Identity, PushClient, PushFailure, PushTarget, PushTrust};
+use jitlat_web::{Fingerprint, Identity, PushClient, PushCredential, PushFailure, PushTarget, PushTrust};
 use nix::sys::signal::Signal;
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -137,7 +137,7 @@ fn a_host_pushes_beside_others_that_guess_its_token() {
         jitlat_waiting::at_pace(Duration::from_millis(10), || {
             let guess = || {
                 let stop = StopSignal::new().unwrap();
-                PushClient::connect(at, &format!("guessed token {refused:08}"), stop)?
+                PushClient::connect(at, &PushCredential::Token(format!("guessed token {refused:08}")), stop)?
                     .offers(&Offers::default())
             };
             match scene.lab.client.within(guess) {
@@ -169,7 +169,11 @@ fn a_host_pushes_beside_one_with_a_key_that_turned_bad() {
         jitlat_waiting::at_pace(Duration::from_millis(20), || {
             round += 1;
             let attack = || -> Result<Vec<PartAnswer>, PushFailure> {
-                let mut client = PushClient::connect(at, &token, StopSignal::new().unwrap())?;
+                let mut client = PushClient::connect(
+                    at,
+                    &PushCredential::Token(token.clone()),
+                    StopSignal::new().unwrap(),
+                )?;
                 let (header, log) = &forged[round % forged.len()];
                 if round.is_multiple_of(5) {
                     // A log that is announced and not sent: the connection ends in the middle of it.

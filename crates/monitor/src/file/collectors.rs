@@ -5,9 +5,11 @@ use super::hosts::pause;
 use super::keys::{COLLECTOR, choose};
 use super::reader::{Located, TableReader};
 use crate::model::{
-    ArchiveRules, CollectorQuota, CollectorRules, CollectorTrust, CollectorUrl, Host, KeySource,
+    ArchiveRules, CollectorQuota, CollectorRules, CollectorTrust, CollectorUrl, Host, HostCertificate,
+    KeySource,
 };
 use jitlat_core::far_host::FarHost;
+use jitlat_core::prefix::Prefix;
 use jitlat_core::{Span, quantity};
 use std::collections::HashMap;
 
@@ -49,14 +51,21 @@ pub fn collectors(file: &Sections<'_>, hosts: &[Host], archive: &ArchiveRules) -
             table.fault("from", format!("{} is the collector itself: leave it out", hosts[host].name));
         }
         check_keys(&table, hosts, &from);
+        let host_ca_file = table.needed_if_there("host-ca-file", "host-ca-file = \"hosts.pem\"");
+        check_certificates(&table, hosts, &from, host_ca_file.is_some());
+        let url = url(&table);
+        let trust = trust(&table, url.as_ref());
         collectors.push(CollectorRules {
             host,
             port: u16::try_from(port).unwrap_or(0),
-            url: url(&table),
+            url,
+            plain: table.truth("plain").unwrap_or(false),
             from,
             spool,
-            trust: trust(&table),
+            trust,
             certificate: table.needed_if_there("certificate", "certificate = \"collector.pem\""),
+            host_ca_file,
+            proxies: proxies(&table),
             skew: table.quantity("skew", pause).map_or(DEFAULT_SKEW, Located::into_inner),
             quota: quota(&table),
         });
@@ -68,8 +77,10 @@ pub fn collectors(file: &Sections<'_>, hosts: &[Host], archive: &ArchiveRules) -
 fn url(table: &TableReader<'_>) -> Option<CollectorUrl> {
     let text = table.needed_if_there("url", EXAMPLE_URL)?;
     let plain = table.truth("plain").unwrap_or(false);
-    let (scheme, usual) = if plain { ("http://", 80) } else { ("https://", 443) };
-    let parsed = text.strip_prefix(scheme).and_then(|rest| {
+    let secure = text.strip_prefix("https://").map(|rest| (rest, 443));
+    let in_clear = text.strip_prefix("http://").filter(|_| plain).map(|rest| (rest, 80));
+    let is_secure = secure.is_some();
+    let parsed = secure.or(in_clear).and_then(|(rest, usual)| {
         let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
         let prefix = path.trim_end_matches('/');
         let is_path = prefix.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~/".contains(&b));
@@ -77,6 +88,7 @@ fn url(table: &TableReader<'_>) -> Option<CollectorUrl> {
         (is_path && far.not_one_host().is_none()).then(|| CollectorUrl {
             host: far.name,
             port: far.port.unwrap_or(usual),
+            is_secure,
             prefix: if prefix.is_empty() { String::new() } else { format!("/{prefix}") },
         })
     });
@@ -87,8 +99,19 @@ fn url(table: &TableReader<'_>) -> Option<CollectorUrl> {
     parsed
 }
 
+/// Reads the networks of the proxies in front of the collector.
+fn proxies(table: &TableReader<'_>) -> Vec<Prefix> {
+    let networks = table.proxies("behind-proxy");
+    if networks.as_ref().is_some_and(Vec::is_empty) {
+        table.fault("behind-proxy", "name the addresses of the proxy, because hosts may also connect directly: write behind-proxy = [\"127.0.0.1\"]");
+    }
+    networks.unwrap_or_default()
+}
+
 /// Reads the method by which hosts check the collector's certificate.
-fn trust(table: &TableReader<'_>) -> CollectorTrust {
+fn trust(table: &TableReader<'_>, url: Option<&CollectorUrl>) -> CollectorTrust {
+    // A proxy may add TLS in front of a collector without it.
+    let in_clear = table.truth("plain").unwrap_or(false) && url.is_none_or(|url| !url.is_secure);
     let pin = table.needed_if_there("pin", "pin = \"sha256:…\"");
     let file = table.needed_if_there("ca-file", "ca-file = \"authority.pem\"");
     if pin.as_deref().is_some_and(|pin| !is_fingerprint(pin)) {
@@ -96,7 +119,7 @@ fn trust(table: &TableReader<'_>) -> CollectorTrust {
             "write the fingerprint that the collector prints at its start: sha256: and 64 hexadecimal digits";
         table.fault("pin", message);
     }
-    match (pin, file, table.truth("plain").unwrap_or(false)) {
+    match (pin, file, in_clear) {
         (Some(pin), None, false) => CollectorTrust::Pin(pin),
         (None, Some(file), false) => CollectorTrust::CaFile(file),
         (None, None, true) => CollectorTrust::Plain,
@@ -112,7 +135,8 @@ fn trust(table: &TableReader<'_>) -> CollectorTrust {
     }
 }
 
-fn is_fingerprint(text: &str) -> bool {
+/// True if `text` has the form of a fingerprint.
+pub fn is_fingerprint(text: &str) -> bool {
     let digits = text.strip_prefix("sha256:").unwrap_or_default();
     let digits: Vec<char> = digits.chars().filter(|c| *c != ':').collect();
     digits.len() == 64 && digits.iter().all(char::is_ascii_hexdigit)
@@ -140,10 +164,14 @@ fn host_index(file: &Sections<'_>, by_name: &HashMap<&str, usize>, name: &Locate
     found
 }
 
-/// Checks that every host that pushes has its own key, by which the collector identifies it.
+/// Checks that every host that pushes without a certificate has its own key, by which the collector identifies it.
 fn check_keys(table: &TableReader<'_>, hosts: &[Host], from: &[usize]) {
-    let keyless: Vec<&str> =
-        from.iter().map(|k| &hosts[*k]).filter(|h| h.key.is_none()).map(|h| h.name.as_str()).collect();
+    let keyless: Vec<&str> = from
+        .iter()
+        .map(|k| &hosts[*k])
+        .filter(|h| h.key.is_none() && h.certificate.is_none())
+        .map(|h| h.name.as_str())
+        .collect();
     if !keyless.is_empty() {
         table.fault(
             "from",
@@ -155,7 +183,9 @@ fn check_keys(table: &TableReader<'_>, hosts: &[Host], from: &[usize]) {
     }
     let mut known: HashMap<&KeySource, usize> = HashMap::new();
     for one in from {
-        let Some(key) = &hosts[*one].key else { continue };
+        let Some(key) = &hosts[*one].key.as_ref().filter(|_| hosts[*one].certificate.is_none()) else {
+            continue;
+        };
         if let Some(other) = known.insert(key, *one).filter(|other| other != one) {
             let (a, b) = (&hosts[other].name, &hosts[*one].name);
             table.fault(
@@ -163,5 +193,23 @@ fn check_keys(table: &TableReader<'_>, hosts: &[Host], from: &[usize]) {
                 format!("{a} and {b} have the same key, so each could push as the other: give each host its own key"),
             );
         }
+    }
+}
+
+/// Checks that the collector can recognise every certificate with which a host pushes.
+fn check_certificates(table: &TableReader<'_>, hosts: &[Host], from: &[usize], has_authorities: bool) {
+    let own = |host: &usize| hosts[*host].certificate.as_ref().map(|own| (&hosts[*host].name, own));
+    let certified: Vec<_> = from.iter().filter_map(own).collect();
+    let names = |of: &[(&String, &HostCertificate)]| {
+        of.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    if table.truth("plain").unwrap_or(false) && !certified.is_empty() {
+        let all = names(&certified);
+        table.fault("plain", format!("without TLS nobody sees the certificate of {all}: leave out 'plain', or let these hosts push with keys"));
+    }
+    let unknown: Vec<_> = certified.into_iter().filter(|(_, own)| own.pins.is_empty()).collect();
+    if !has_authorities && !unknown.is_empty() {
+        let all = names(&unknown);
+        table.fault("from", format!("nothing tells the collector which certificate is that of {all}: write its fingerprint (pin in [[host]]), or name the authority that has signed it (host-ca-file)"));
     }
 }

@@ -1,9 +1,10 @@
 //! Sections of the file about hosts, their servers, their archives and the timetable.
 
+use super::collectors::is_fingerprint;
 use super::keys::{ARCHIVE, HOST, SERVE, TIMETABLE, choose};
 use super::reader::{Located, TableReader};
 use super::{Instruments, OptionValue, Sections, key_source};
-use crate::model::{ArchiveRules, Host, ServeRules};
+use crate::model::{ArchiveRules, Host, HostCertificate, ServeRules};
 use crate::window::DAY;
 use jitlat_core::Span;
 use jitlat_core::far_host::FarHost;
@@ -20,7 +21,7 @@ const MAX_CONCURRENT: u32 = 64;
 
 pub fn hosts(file: &Sections<'_>) -> Vec<Host> {
     let mut hosts: Vec<Host> = Vec::new();
-    let (mut names, mut addresses) = (HashSet::new(), HashMap::new());
+    let (mut names, mut addresses, mut pins) = (HashSet::new(), HashMap::new(), HashMap::new());
     for table in file.tables(&HOST) {
         let name = table.needed("name", "name = \"berlin\"");
         let address = table.needed("address", "address = \"192.0.2.7\"");
@@ -59,6 +60,7 @@ pub fn hosts(file: &Sections<'_>) -> Vec<Host> {
         let site = table.needed_if_there("site", "site = \"berlin\"");
         let labels = labels(file, &table);
         let key = key_source(&table);
+        let certificate = certificate(file, &table, hosts.len(), &mut pins);
         // Keep an unnamed entry in the list: the indices of the other hosts must stay correct.
         let name = name.map(Located::into_inner).unwrap_or_default();
         if !name.is_empty() && !names.insert(name.to_ascii_lowercase()) {
@@ -76,6 +78,7 @@ pub fn hosts(file: &Sections<'_>) -> Vec<Host> {
             name,
             address: address.map(Located::into_inner).unwrap_or_default(),
             key,
+            certificate,
             bandwidth,
             concurrent,
             site,
@@ -87,6 +90,34 @@ pub fn hosts(file: &Sections<'_>) -> Vec<Host> {
         file.faults.add(&(0..0), format!("the file has no hosts: {example}"));
     }
     hosts
+}
+
+/// Reads the certificate of the host `index`. `pins` has the fingerprints of the hosts before it.
+fn certificate(
+    file: &Sections<'_>,
+    table: &TableReader<'_>,
+    index: usize,
+    pins: &mut HashMap<String, usize>,
+) -> Option<HostCertificate> {
+    let own = table.needed_if_there("certificate", "certificate = \"berlin.pem\"");
+    let given = table.texts("pin").unwrap_or_default();
+    if own.is_none() && !given.is_empty() {
+        let message = "a pin is the fingerprint of the certificate with which the host pushes: name its file, too (certificate = \"berlin.pem\")";
+        table.fault("pin", message);
+    }
+    for pin in &given {
+        if !is_fingerprint(pin.get_ref()) {
+            let message =
+                "write the fingerprint that the host prints at its start: sha256: and 64 hexadecimal digits";
+            file.faults.add(&pin.span(), message);
+        }
+        let digits = pin.get_ref().replace(':', "").to_ascii_lowercase();
+        if pins.insert(digits, index).is_some_and(|other| other != index) {
+            let message = "another host has this pin, so each could push as the other: give each host its own certificate";
+            file.faults.add(&pin.span(), message);
+        }
+    }
+    Some(HostCertificate { file: own?, pins: given.into_iter().map(Located::into_inner).collect() })
 }
 
 /// Reads the labels of a host.

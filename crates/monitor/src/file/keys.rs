@@ -14,7 +14,18 @@ pub struct FileSection {
 pub const HOST: FileSection = FileSection {
     title: "[[host]]",
     name: "host",
-    keys: &["name", "address", "site", "labels", "key", "key-file", "bandwidth", "concurrent"],
+    keys: &[
+        "name",
+        "address",
+        "site",
+        "labels",
+        "key",
+        "key-file",
+        "certificate",
+        "pin",
+        "bandwidth",
+        "concurrent",
+    ],
 };
 
 /// Groups of hosts that are tested with each other.
@@ -150,6 +161,8 @@ pub const COLLECTOR: FileSection = FileSection {
         "ca-file",
         "plain",
         "certificate",
+        "host-ca-file",
+        "behind-proxy",
         "skew",
         "tests-per-second",
         "bytes-per-day",

@@ -2,6 +2,7 @@
 
 use super::keys::{FileSection, choose};
 use jitlat_core::WallTime;
+use jitlat_core::prefix::Prefix;
 use jitlat_core::printable::{is_unprintable, printable};
 use jitlat_core::quantity::QuantityError;
 use jitlat_core::time::SECOND;
@@ -178,6 +179,28 @@ impl<'a> TableReader<'a> {
             other => {
                 self.wrong(value, key, "true or false", other);
                 None
+            }
+        }
+    }
+
+    /// Reads networks of proxies: a list of addresses and networks, or true for an empty list; `None` if `key` is missing, false or wrong.
+    pub fn proxies(&self, key: &str) -> Option<Vec<Prefix>> {
+        let value = self.value(key)?;
+        match value.get_ref() {
+            DeValue::Boolean(is_behind) => is_behind.then(Vec::new),
+            _ => {
+                let network = |text: Located<String>| {
+                    let parsed = text.get_ref().parse().ok();
+                    if parsed.is_none() {
+                        let written = text.get_ref().escape_debug();
+                        let message = format!(
+                            "'{key}': '{written}' is no address or network: write 192.0.2.7 or 192.0.2.0/24"
+                        );
+                        self.faults.add(&text.span(), message);
+                    }
+                    parsed
+                };
+                Some(self.list_of_texts(key, value)?.into_iter().filter_map(network).collect())
             }
         }
     }

@@ -22,17 +22,17 @@ pub fn web(file: &Sections<'_>, hosts: &[Host]) -> Option<WebRules> {
     };
     let hosts = table.texts("hosts").map(|list| list.into_iter().filter_map(index).collect());
     let token = table.needed_if_there("token-file", "token-file = \"page.token\"");
-    let readers = match (token, table.truth("behind-proxy").unwrap_or(false)) {
-        (Some(_), true) => {
+    let readers = match (token, table.proxies("behind-proxy")) {
+        (Some(_), Some(_)) => {
             table.fault(
                 "behind-proxy",
                 "'token-file' and 'behind-proxy' cannot be combined: leave one of them out",
             );
             Readers::Local
         }
-        (Some(file), false) => Readers::Token(file),
-        (None, true) => Readers::Proxy,
-        (None, false) => {
+        (Some(file), None) => Readers::Token(file),
+        (None, Some(networks)) => Readers::Proxy(networks),
+        (None, None) => {
             if listen.0.is_some_and(|ip| !ip.is_loopback()) {
                 table.fault(
                     "listen",

@@ -3,13 +3,13 @@
 use super::collect::{ArchiveShelf, CollectRules};
 use super::{Equipment, ServerKeys};
 use crate::Model;
-use crate::model::{CollectorTrust, KeySource};
+use crate::model::KeySource;
 use crate::runtime::error::{Context, MonitorError, Result, bail};
 use jitlat_instruments::serve::{Serve, Serving};
 use jitlat_net::key_file;
 use jitlat_proto::jitlat::PresharedKey;
 use jitlat_proto::push::quota::PushQuota;
-use jitlat_web::{Identity, PushSettings, Token};
+use jitlat_web::{HostAuthorities, HostProof, Identity, PushSettings, Token};
 use nix::unistd::gethostname;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -126,10 +126,19 @@ pub fn collector(
     let ips = settings(equipment, model, host, folder).context("[serve]")?.ips;
     let mut hosts = Vec::new();
     for host in rules.from.iter().map(|k| &model.hosts[*k]) {
-        // Every pushing host has a key: a file without it is rejected when it is read.
-        if let Some(source) = &host.key {
-            hosts.push((host.name.clone(), Token::new(&key(source, folder)?.push_token(&host.name))));
-        }
+        // Every pushing host has a certificate or a key: a file without it is rejected when it is read.
+        let proof = match (&host.certificate, &host.key) {
+            (Some(own), _) if own.pins.is_empty() => HostProof::Named,
+            (Some(own), _) => {
+                let pins = own.pins.iter().map(|pin| pin.parse());
+                HostProof::Pinned(pins.collect::<std::result::Result<_, _>>().context("[[host]] pin")?)
+            }
+            (None, Some(source)) => {
+                HostProof::Token(Token::new(&key(source, folder)?.push_token(&host.name)))
+            }
+            (None, None) => continue,
+        };
+        hosts.push((host.name.clone(), proof));
     }
     let usual = PushQuota::default();
     let quota = PushQuota {
@@ -147,16 +156,25 @@ pub fn collector(
     let all = model.hosts.iter().map(|host| (host.name.clone(), host.address.clone()));
     Ok(Some(PushSettings {
         listen: ips.into_iter().map(|ip| SocketAddr::new(ip, rules.port)).collect(),
-        identity: match rules.trust {
-            CollectorTrust::Plain => None,
-            _ => Some(
+        identity: match rules.plain {
+            true => None,
+            false => Some(
                 identity(rules.certificate.as_deref(), &own.address, folder, archive)
                     .context("[[collector]]")?,
             ),
         },
         hosts,
+        proxies: rules.proxies.clone(),
+        authorities: rules.host_ca_file.as_deref().map(|name| authorities(&folder.join(name))).transpose()?,
         shelf: Arc::new(ArchiveShelf::new(archive, all, collect)?),
     }))
+}
+
+/// Reads the authorities that sign the certificates of hosts.
+fn authorities(path: &Path) -> Result<HostAuthorities> {
+    let contents = std::fs::read(path)
+        .with_context(|| format!("[[collector]] host-ca-file: reading {}", path.display()))?;
+    HostAuthorities::of_file_contents(path, &contents).context("[[collector]] host-ca-file")
 }
 
 /// Returns the certificate of the web server at `address`: that in the file `name`, or a self-made one in the archive,

@@ -107,8 +107,10 @@ fn readable(file: Option<&Path>, model: &Model) -> Vec<PathBuf> {
         KeySource::File(name) => Some(name.as_str()),
         KeySource::Text(_) => None,
     }));
+    named.extend(model.hosts.iter().filter_map(|host| Some(host.certificate.as_ref()?.file.as_str())));
     for collector in &model.collectors {
         named.extend(collector.certificate.as_deref());
+        named.extend(collector.host_ca_file.as_deref());
         if let CollectorTrust::CaFile(name) = &collector.trust {
             named.push(name);
         }

@@ -110,7 +110,7 @@ fn show(
     settings.plain = rules.plain;
     settings.access = match &rules.readers {
         Readers::Local => ReadAccess::Local,
-        Readers::Proxy => ReadAccess::Proxy,
+        Readers::Proxy(networks) => ReadAccess::Proxy(networks.clone()),
         Readers::Token(file) => {
             let file = folder.join(file);
             let token = token(&file).with_context(|| format!("[web] token-file {}", file.display()))?;
@@ -146,7 +146,7 @@ pub fn link(model: &Model, host: &str) -> Option<String> {
         return Some(link.clone());
     }
     let at = address(rules.listen);
-    if at.ip().is_loopback() || matches!(rules.readers, Readers::Proxy) {
+    if at.ip().is_loopback() || matches!(rules.readers, Readers::Proxy(_)) {
         return None;
     }
     let scheme = if rules.plain { "http" } else { "https" };

@@ -6,18 +6,18 @@ use super::board::NewsBoard;
 use super::watch::ArchiveWatch;
 use crate::Model;
 use crate::model::CollectorTrust;
-use crate::runtime::error::{Context, Result};
+use crate::runtime::error::{Context, Result, explain};
 use jitlat_archive::{
     Archive, ArchiveError, LogName, MAX_PREPARED_BYTES, Outgoing, PushResult, SharedMessage,
 };
 use jitlat_core::{Span, SteadyTime};
 use jitlat_net::wake::{StopSignal, Waker};
-use jitlat_net::{clock, pace};
+use jitlat_net::{clock, key_file, pace};
 use jitlat_proto::jitlat::PresharedKey;
 use jitlat_proto::push::answer::{MAX_NEWS, Offers, Outcome, PartAnswer};
 use jitlat_proto::push::part::PartHeader;
 use jitlat_proto::push::{MAX_TESTS, Retry};
-use jitlat_web::{PushClient, PushFailure, PushTarget, PushTrust};
+use jitlat_web::{Identity, PushClient, PushCredential, PushFailure, PushTarget, PushTrust};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -45,14 +45,51 @@ pub struct Target {
     name: String,
     at: PushTarget,
     spool: u64,
+    /// File with the certificate of this host; `None`: it pushes with a token.
+    certificate: Option<PathBuf>,
 }
 
-/// Returns the collectors to which `host` pushes its tests.
+/// Source of what this host proves itself with.
+#[derive(Clone)]
+enum OwnProof {
+    Token(String),
+    /// File with a certificate and its private key. It is read for each connection, so that a renewed certificate is used at once.
+    CertificateFile(PathBuf),
+}
+
+impl OwnProof {
+    /// Returns the proof of `host`; `None` if it has neither a certificate nor a key.
+    fn of(target: &Target, host: &str, key: Option<&PresharedKey>) -> Option<OwnProof> {
+        match (&target.certificate, key) {
+            (Some(file), _) => Some(OwnProof::CertificateFile(file.clone())),
+            (None, Some(key)) => Some(OwnProof::Token(key.push_token(host))),
+            (None, None) => None,
+        }
+    }
+
+    fn credential(&self) -> std::result::Result<PushCredential, PushFailure> {
+        let path = match self {
+            OwnProof::Token(token) => return Ok(PushCredential::Token(token.clone())),
+            OwnProof::CertificateFile(path) => path,
+        };
+        let contents = key_file::read(path).map_err(|e| PushFailure::Failed(explain(&e)))?;
+        let own = Identity::of_file_contents(path, &contents);
+        let own = own.map_err(|e| PushFailure::Failed(explain(&e)))?;
+        Ok(PushCredential::Certificate(own))
+    }
+
+    /// Connects to the collector.
+    fn connect(&self, target: &Target, stop: &StopSignal) -> std::result::Result<PushClient, PushFailure> {
+        PushClient::connect(&target.at, &self.credential()?, stop)
+    }
+}
+
+/// Returns the collectors to which the host with `index` pushes its tests.
 ///
 /// # Errors
 /// Reason why a pin is not a fingerprint.
-pub fn targets(model: &Model, host: usize, folder: &Path) -> Result<Vec<Target>> {
-    let own = model.collectors.iter().filter(|collector| collector.from.contains(&host));
+pub fn targets(model: &Model, index: usize, folder: &Path) -> Result<Vec<Target>> {
+    let own = model.collectors.iter().filter(|collector| collector.from.contains(&index));
     let target = |collector: &crate::model::CollectorRules| {
         let far = &model.hosts[collector.host];
         let trust = match &collector.trust {
@@ -66,7 +103,8 @@ pub fn targets(model: &Model, host: usize, folder: &Path) -> Result<Vec<Target>>
             None => (far.address.clone(), collector.port, String::new()),
         };
         let at = PushTarget { host, port, prefix, trust };
-        Ok(Target { name: far.name.clone(), at, spool: collector.spool })
+        let certificate = model.hosts[index].certificate.as_ref().map(|own| folder.join(&own.file));
+        Ok(Target { name: far.name.clone(), at, spool: collector.spool, certificate })
     };
     own.map(target).collect()
 }
@@ -78,21 +116,19 @@ pub fn judges(model: &Model, host: &str, folder: &Path, stop: &StopSignal) -> Ve
     let rules = || model.alerts.rules.iter().filter(|rule| rule.at.iter().any(|at| at == host));
     let judges = |name: &str| name != host && rules().any(|rule| rule.at.iter().any(|at| at == name));
     let key = access::own_key(model, index, folder).ok().flatten();
-    let (Some(key), Ok(targets)) = (key, targets(model, index, folder)) else { return Vec::new() };
-    let token = key.push_token(host);
-    let peer = |target: Target| -> Peer {
-        let (token, stop) = (token.clone(), stop.clone());
-        Arc::new(move |messages: &[SharedMessage]| {
-            let mut client = PushClient::connect(&target.at, &token, &stop).ok()?;
-            client.sent(messages).ok()
-        })
+    let Ok(targets) = targets(model, index, folder) else { return Vec::new() };
+    let peer = |target: Target| -> Option<Peer> {
+        let (own, stop) = (OwnProof::of(&target, host, key.as_ref())?, stop.clone());
+        Some(Arc::new(move |messages: &[SharedMessage]| {
+            own.connect(&target, &stop).ok()?.sent(messages).ok()
+        }))
     };
-    targets.into_iter().filter(|target| judges(&target.name)).map(peer).collect()
+    targets.into_iter().filter(|target| judges(&target.name)).filter_map(peer).collect()
 }
 
 impl RunningPushes {
-    /// Starts to push tests from the archive at `root`; `key` is the key with which `host` authenticates. Without an
-    /// archive or a key, nothing is pushed. `news` is pushed in addition to results.
+    /// Starts to push tests from the archive at `root`; `key` is the key with which `host` authenticates if it has no certificate.
+    /// Without an archive, or without both, nothing is pushed. `news` is pushed in addition to results.
     pub fn start(
         (model, host): (&Model, usize),
         folder: &Path,
@@ -112,8 +148,7 @@ impl RunningPushes {
                 // From now on the archive counts tests that are removed before they are pushed, even before the
                 // first attempt to push.
                 archive.begin_push(&target.name, target.spool)?;
-                let Some(key) = key else { continue };
-                let token = key.push_token(&model.hosts[host].name);
+                let Some(own) = OwnProof::of(&target, &model.hosts[host].name, key) else { continue };
                 let seed =
                     model.hosts[host].name.bytes().fold(7, |sum: u64, b| sum.rotate_left(9) ^ u64::from(b));
                 let waker = Waker::new()?;
@@ -124,7 +159,7 @@ impl RunningPushes {
                     last_sent: 0,
                     counts: (0, 0),
                     root: root.to_owned(),
-                    token,
+                    own,
                     retry: Retry::new(seed),
                     failure: None,
                     spool: Spool::default(),
@@ -166,7 +201,7 @@ struct Pusher {
     counts: (u64, u64),
     root: PathBuf,
     target: Target,
-    token: String,
+    own: OwnProof,
     retry: Retry,
     /// Time of the first failure since the last success, and the last logged reason; `None` after a success.
     failure: Option<(SteadyTime, String)>,
@@ -228,7 +263,7 @@ impl Pusher {
             // Wake up earlier to enforce the limit of the spool.
             return Ok(self.retry.due().into_iter().chain(Some(now + BOUND_INTERVAL)).min());
         }
-        let client = PushClient::connect(&self.target.at, &self.token, &self.stop);
+        let client = self.own.connect(&self.target, &self.stop);
         let begun = client.map_err(PushEnd::Far).map(|client| PushSession {
             target: &self.target,
             archive: &archive,
@@ -272,7 +307,7 @@ impl Pusher {
         if !self.retry.may_try(now) {
             return self.retry.due();
         }
-        let done = PushClient::connect(&self.target.at, &self.token, &self.stop).and_then(|mut client| {
+        let done = self.own.connect(&self.target, &self.stop).and_then(|mut client| {
             loop {
                 let news = self.news.after(self.last_sent, MAX_NEWS);
                 if news.number == self.last_sent || self.stop.is_requested() {
@@ -609,7 +644,8 @@ mod tests {
             ..Route::default()
         };
         let (mut last_sent, mut spool, stop) = (0, Spool::default(), StopSignal::new().unwrap());
-        let target = Target { name: "rome".into(), at: collector.at.clone(), spool: 1 << 40 };
+        let target =
+            Target { name: "rome".into(), at: collector.at.clone(), spool: 1 << 40, certificate: None };
         let mut session = PushSession {
             target: &target,
             archive: &archive,

@@ -104,7 +104,7 @@ guard = "2 fortnights"
     let printed_faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
     let expected = [
         "1:1: [[host]] needs 'name': write name = \"berlin\"",
-        "2:1: [[host]] has no key 'nmae': did you mean 'name'? (choose name, address, site, labels, key, key-file, bandwidth, concurrent)",
+        "2:1: [[host]] has no key 'nmae': did you mean 'name'? (choose name, address, site, labels, key, key-file, certificate, pin, bandwidth, concurrent)",
         "6:11: 'address' must be a string, not a TOML integer",
         "7:14: 'concurrent' must be a number of 1 or more, not a TOML integer",
         "9:8: another host has the name 'b': choose another name",
@@ -557,7 +557,7 @@ fn what_is_wrong_with_collectors_is_named_with_its_place() {
         (
             "host = \"oslo\"\nspol = \"1G\"",
             vec![
-                "14:1: [[collector]] has no key 'spol': did you mean 'spool'? (choose host, port, url, from, spool, pin, ca-file, plain, certificate, skew, tests-per-second, bytes-per-day, bytes)",
+                "14:1: [[collector]] has no key 'spol': did you mean 'spool'? (choose host, port, url, from, spool, pin, ca-file, plain, certificate, host-ca-file, behind-proxy, skew, tests-per-second, bytes-per-day, bytes)",
             ],
         ),
     ];
@@ -583,6 +583,49 @@ fn what_is_wrong_with_collectors_is_named_with_its_place() {
             "12:1: berlin and madrid have the same key, so each could push as the other: give each host its own key"
         ]
     );
+}
+
+#[test]
+fn hosts_push_with_certificates() {
+    let pin = |digit: &str| format!("sha256:{}", digit.repeat(64));
+    let with = |madrid: &str, collector: &str| {
+        let hosts =
+            KEYED.replace("key-file = \"madrid.key\"", &format!("key-file = \"madrid.key\", {madrid}"));
+        read(&format!("{hosts}[[collector]]\nhost = \"oslo\"\n{collector}"), &Simple)
+    };
+    let own = "certificate = \"own.pem\"";
+    let both = format!("{own}, pin = [\"{}\", \"{}\"]", pin("a"), pin("B"));
+    let model = with(&both, "behind-proxy = [\"127.0.0.1\", \"2001:db8::/64\"]").unwrap();
+    let certificate = model.hosts[1].certificate.as_ref().unwrap();
+    assert_eq!((certificate.file.as_str(), &certificate.pins[..]), ("own.pem", &[pin("a"), pin("B")][..]));
+    let collector = &model.collectors[0];
+    assert_eq!(
+        (collector.proxies.len(), &collector.host_ca_file, &collector.from[..]),
+        (2, &None, &[0, 1][..])
+    );
+    let model = with(own, "host-ca-file = \"hosts.pem\"").unwrap();
+    assert_eq!(model.collectors[0].host_ca_file.as_deref(), Some("hosts.pem"));
+    for (madrid, collector, wrong) in [
+        (own.to_owned(), "", "nothing tells the collector which certificate is that of madrid"),
+        (both.clone(), "plain = true", "without TLS nobody sees the certificate of madrid"),
+        (format!("pin = \"{}\"", pin("a")), "", "name its file, too"),
+        (format!("{own}, pin = \"12:34\""), "", "write the fingerprint that the host prints"),
+        (both.clone(), "behind-proxy = true", "name the addresses of the proxy"),
+        (both.clone(), "behind-proxy = [\"proxy.example\"]", "'behind-proxy': "),
+    ] {
+        let faults: Vec<String> =
+            with(&madrid, collector).unwrap_err().iter().map(ToString::to_string).collect();
+        assert!(faults.iter().any(|fault| fault.contains(wrong)), "{madrid}, {collector}: {faults:?}");
+    }
+    // One certificate is that of one host, however its fingerprint is written.
+    let colons = format!("sha256:{}AA", "AA:".repeat(31));
+    let same =
+        KEYED.replace("key-file = \"madrid.key\"", &format!("key-file = \"madrid.key\", {both}")).replace(
+            "key-file = \"berlin.key\"",
+            &format!("key-file = \"berlin.key\", {own}, pin = \"{colons}\""),
+        );
+    let faults = read(&same, &Simple).unwrap_err();
+    assert!(faults[0].to_string().contains("another host has this pin"), "{faults:?}");
 }
 
 #[test]

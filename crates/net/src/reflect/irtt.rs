@@ -47,6 +47,7 @@ impl IrttReflector {
         let rules = IrttRules {
             keys: self.keys.clone(),
             interval: self.shortest_interval,
+            rate: shared.policy().announced(policy::IRTT),
             duration: shared.policy().duration(policy::IRTT).unwrap_or(Span::ZERO),
             sessions: table.entries,
             sessions_per_client: table.per_client,

@@ -1,6 +1,6 @@
 //! STAMP and TWAMP Light reflector.
 
-use super::udp::{AnswerFate, AnswerTracking, AnsweringSocket, MAX_DATAGRAM};
+use super::udp::{Admission, AnswerFate, AnswerTracking, AnsweringSocket, MAX_DATAGRAM};
 use super::{ClockError, OpenReflector, Reflector, ReflectorContext, at_port, loopback};
 use crate::audit::{BegunTests, OddClients};
 use crate::clock;
@@ -132,7 +132,11 @@ fn reflect(
     let mut due = None;
     while !shared.is_stopping() {
         let stamps = socket.stamps_answers();
-        socket.receive(due, |out, request, arrival, local| {
+        socket.receive_all(due, |out, admission, request, arrival, local| {
+            if admission == Admission::Limited {
+                reflector.limited(request, arrival.from);
+                return;
+            }
             let leaving = out.leaving(arrival.from);
             match reflector.reflect(request, arrival, leaving.at, error.at(leaving.at.steady), &mut answer) {
                 Ok(r) => {

@@ -44,6 +44,15 @@ pub(crate) struct AnsweringSocket<K> {
     wait: Wait,
 }
 
+/// Decision about a request, according to the limits of rates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// It may be answered.
+    Admitted,
+    /// It must not be answered.
+    Limited,
+}
+
 /// Method by which [`AnsweringSocket::receive`] waits for packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
@@ -159,6 +168,19 @@ impl<K: Copy> AnsweringSocket<K> {
         due: Option<Span>,
         mut each: impl FnMut(&mut Answers<K>, &[u8], &RequestArrival, Option<LocalAddress>),
     ) {
+        self.receive_all(due, |out, admission, data, arrival, local| {
+            if admission == Admission::Admitted {
+                each(out, data, arrival, local);
+            }
+        });
+    }
+
+    /// Like [`receive`](Self::receive), but also passes on requests that a limit of rates forbids to answer.
+    pub fn receive_all(
+        &mut self,
+        due: Option<Span>,
+        mut each: impl FnMut(&mut Answers<K>, Admission, &[u8], &RequestArrival, Option<LocalAddress>),
+    ) {
         let flags = match self.wait {
             Wait::Never => libc::MSG_DONTWAIT,
             Wait::AtMost(limit) if self.answers.departures.awaited() == 0 => {
@@ -188,10 +210,13 @@ impl<K: Copy> AnsweringSocket<K> {
             }
             // Limits count the longer of request and answer, so that short requests gain nothing.
             let answer = datagram.data.len().max(self.shortest_answer);
-            if self.shared.take(from.ip(), answer, now.steady).is_err() {
-                self.shared.counters.silent(Silence::Limited);
-                continue;
-            }
+            let admission = match self.shared.take(from.ip(), answer, now.steady) {
+                Ok(()) => Admission::Admitted,
+                Err(_) => {
+                    self.shared.counters.silent(Silence::Limited);
+                    Admission::Limited
+                }
+            };
             let arrival = RequestArrival {
                 from,
                 at: info.stamp.map_or(now.wall, |s| s.at),
@@ -201,7 +226,7 @@ impl<K: Copy> AnsweringSocket<K> {
             if self.answers.outbox.is_full() {
                 self.answers.flush(&self.socket);
             }
-            each(&mut self.answers, datagram.data, &arrival, info.local);
+            each(&mut self.answers, admission, datagram.data, &arrival, info.local);
         }
         self.answers.flush(&self.socket);
     }

@@ -73,6 +73,9 @@ pub struct IrttRules {
     pub interval: Span,
     /// Number of requests that are answered immediately after a pause, regardless of the interval.
     pub burst: u32,
+    /// Rate that the server answers for one client. Clients that request more are granted a longer interval, because packets beyond
+    /// the rate would look like loss on the path.
+    pub rate: ClientLimits,
     /// Maximum length of a packet, in bytes.
     pub length: u32,
     /// Time without requests after which a session is removed, with a short delay.
@@ -102,6 +105,7 @@ impl Default for IrttRules {
             duration: Span::ZERO,
             interval: Span::millis(10),
             burst: 5,
+            rate: ClientLimits::UNLIMITED,
             length: jitlat_core::spec::MAX_PAYLOAD.into(),
             timeout: Span::seconds(60),
             stamps: AllowStamps::Dual,
@@ -128,9 +132,10 @@ impl IrttRules {
         if self.duration > Span::ZERO {
             granted.duration = asked.duration.min(self.duration);
         }
-        // A longer interval could make the session time out between two requests.
-        granted.interval = asked.interval.max(self.interval).min(self.longest_interval());
         granted.length = asked.length.clamp(0, self.length.into());
+        // A longer interval could make the session time out between two requests.
+        let interval = asked.interval.max(self.interval).max(self.interval_within_rate(granted.length));
+        granted.interval = interval.min(self.longest_interval());
         granted.stamp_at = match (self.stamps, asked.stamp_at) {
             (AllowStamps::None, _) => StampAt::None,
             // A single timestamp, halfway between both.
@@ -160,6 +165,16 @@ impl IrttRules {
 
     fn longest_interval(&self) -> Span {
         if self.timeout > Span::ZERO { Span(self.timeout.0 / INTERVALS_IN_TIMEOUT) } else { Span(i64::MAX) }
+    }
+
+    /// Returns the interval at which packets of `length` bytes keep to the rate.
+    fn interval_within_rate(&self, length: i64) -> Span {
+        const SECOND: u128 = 1_000_000_000;
+        let at = |units: u128, per_second: u128| (units * SECOND).div_ceil(per_second.max(1));
+        let packets = at(1, self.rate.packets_per_second.into());
+        let bytes =
+            at(length.max(packet::MIN_LEN as i64).unsigned_abs().into(), self.rate.bytes_per_second.into());
+        Span(i64::try_from(packets.max(bytes)).unwrap_or(i64::MAX))
     }
 
     fn allows(&self, fill: &str) -> bool {

@@ -5,6 +5,7 @@ use super::client::IrttFailure;
 use super::packet::{self, EchoFields, EchoLayout, IrttPacket, flag};
 use super::server::{AllowStamps, IrttReaction, IrttRules, MAX_KEYS, Server};
 use super::*;
+use crate::accounts::ClientLimits;
 use crate::machine::Tick;
 use crate::twoway::reflect::{RequestArrival, Silence};
 use crate::twoway::{ConversationState, DatagramKind, Protocol};
@@ -77,6 +78,22 @@ fn packet(flags: u8, token: Option<u64>, write: impl Fn(&mut Vec<u8>), key: Opti
     write(&mut bytes);
     packet::sign(key, &mut bytes);
     bytes
+}
+
+/// A server whose limits allow less than a client requests says so before the test, so that the client does not see it as loss.
+#[test]
+fn a_limit_of_rates_lengthens_the_interval() {
+    let rate = ClientLimits { packets_per_second: 250, bytes_per_second: 125_000 };
+    let rules = IrttRules { rate, interval: Span::ZERO, ..IrttRules::default() };
+    for (interval_us, length, granted_us) in
+        [(20_000, 100, 20_000), (1000, 100, 4000), (4000, 500, 4000), (4000, 1000, 8000), (1000, -5, 4000)]
+    {
+        let params = IrttParams { interval: Span::micros(interval_us), length, ..asked() };
+        let granted = rules.grant(&params).unwrap().interval;
+        assert_eq!(granted, Span::micros(granted_us), "{interval_us} us, {length} bytes");
+    }
+    let unlimited = IrttRules { interval: Span::ZERO, ..IrttRules::default() };
+    assert_eq!(unlimited.grant(&IrttParams { interval: Span(1), ..asked() }).unwrap().interval, Span(1));
 }
 
 fn asked() -> IrttParams {

@@ -234,6 +234,19 @@ impl Policy {
         }
     }
 
+    /// Returns the rate that one client can use without loss: five sixths of its limits, because packets arrive unevenly.
+    pub fn announced(&self, service: Service) -> ClientLimits {
+        let quotas = [self.quota(service, Scope::ServiceClient), self.quota(service, Scope::Client)];
+        let within = |limit: u64| (limit / 6 * 5 + limit % 6 * 5 / 6).max(1);
+        let packets = quotas.iter().filter_map(|quota| quota.packets).min();
+        let bytes = quotas.iter().filter_map(|quota| quota.bytes).min();
+        let unlimited = ClientLimits::UNLIMITED;
+        ClientLimits {
+            packets_per_second: packets.map_or(unlimited.packets_per_second, |n| within(n.into()) as u32),
+            bytes_per_second: bytes.map_or(unlimited.bytes_per_second, within),
+        }
+    }
+
     /// Returns the limits of `service` for one connection.
     pub fn connection(&self, service: Service) -> ClientLimits {
         self.services.get(service).map(|rules| rules.connection).unwrap_or_default()

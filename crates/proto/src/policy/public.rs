@@ -20,6 +20,8 @@ const CLIENT: (u32, u64) = (250, 125_000);
 const ANSWERED: (u32, u64) = (300, 150_000);
 /// Packets and bytes per second of all clients of a service, in each direction: 10 Mbit/s.
 const TOTAL: (u32, u64) = (2500, 1_250_000);
+/// Maximum rates of answers to all clients of a service, with the same reserve as [`ANSWERED`] has for one.
+const ANSWERED_TOTAL: (u32, u64) = (3000, 1_500_000);
 /// Maximum numbers of connections and of tests, each for all clients together and for one client.
 const CONNECTIONS: (usize, usize) = (64, 4);
 const SESSIONS: (usize, usize) = (16, 2);
@@ -75,7 +77,7 @@ impl PublicServer {
         };
         policy.client_bits = CLIENT_BITS;
         policy.client = quota(ANSWERED, None, None, MEMORY.1);
-        policy.total = quota(TOTAL, None, None, MEMORY.0);
+        policy.total = quota(ANSWERED_TOTAL, None, None, MEMORY.0);
         policy.services = SERVICES
             .iter()
             .map(|service| (*service, ServiceRules { off: true, ..ServiceRules::default() }))
@@ -87,9 +89,10 @@ impl PublicServer {
             // A session of a reflector is only a counter for an address, which needs little memory.
             let times = if service == ONE_WAY { 1 } else { 64 };
             // One-way tests agree on their rate before they begin.
-            let rate = if service == ONE_WAY { CLIENT } else { ANSWERED };
+            let (rate, of_all) =
+                if service == ONE_WAY { (CLIENT, TOTAL) } else { (ANSWERED, ANSWERED_TOTAL) };
             rules.client = quota(rate, Some(CONNECTIONS.1), sessions(SESSIONS.1 * times), MEMORY.1);
-            rules.total = quota(TOTAL, Some(CONNECTIONS.0), sessions(SESSIONS.0 * times), MEMORY.0);
+            rules.total = quota(of_all, Some(CONNECTIONS.0), sessions(SESSIONS.0 * times), MEMORY.0);
         }
         if policy.networks.allow.is_empty() {
             policy.networks.deny.extend(PRIVATE.iter().filter_map(|network| network.parse::<Prefix>().ok()));
@@ -177,6 +180,17 @@ mod tests {
         times.sort_unstable();
         let refused = times.iter().filter(|at| meters.take(ip("192.0.2.1"), 400, SteadyTime(**at)).is_err());
         assert_eq!(refused.count(), 0);
+        // Ten clients at this rate use the limit of all clients, and lose nothing either.
+        let refused =
+            times.iter().flat_map(|at| (0..10_u8).map(move |client| (*at, client))).filter(|(at, client)| {
+                let from = core::net::Ipv4Addr::new(198, 51, *client, 1);
+                meters
+                    .take(from.into(), 400, SteadyTime(at + 100_000_000_000 + i64::from(*client) * 400_000))
+                    .is_err()
+            });
+        assert_eq!(refused.count(), 0);
+        let announced = policy.announced(IRTT);
+        assert_eq!((announced.packets_per_second, announced.bytes_per_second), CLIENT);
     }
 
     /// The traffic per second of a /24, and of all clients together, is limited regardless of what they send.
@@ -200,7 +214,7 @@ mod tests {
         let one = sent(1);
         assert!(one.0 <= 10 * ANSWERED.0 + 31 && one.0 > 9 * ANSWERED.0, "{one:?}");
         let all = sent(200);
-        assert!(all.0 <= 10 * TOTAL.0 + 251 && all.1 <= 10 * TOTAL.1 + 125_400, "{all:?}");
-        assert!(all.0 > 5 * TOTAL.0, "{all:?}");
+        assert!(all.0 <= 10 * ANSWERED_TOTAL.0 + 301 && all.1 <= 10 * ANSWERED_TOTAL.1 + 150_400, "{all:?}");
+        assert!(all.0 > 5 * ANSWERED_TOTAL.0, "{all:?}");
     }
 }

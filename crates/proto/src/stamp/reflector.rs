@@ -231,6 +231,20 @@ impl StampSessionReflector {
         Ok(reflected)
     }
 
+    /// Counts a request of a session that is not answered because of a limit of rates, so that the counters of direct measurement tell
+    /// its sender that it arrived. In a keyed session nothing is counted: anybody could have sent the request.
+    pub fn limited(&mut self, request: &[u8], from: SocketAddr) {
+        let layout = StampLayout::Clear;
+        if self.rules.is_keyed() || request.len() < self.rules.shortest_request() {
+            return;
+        }
+        let Some(asked) = StampRequest::parse(layout, request) else { return };
+        let id = if is_stamp(layout, request) { asked.ssid } else { 0 };
+        if let Some(session) = self.sessions.get_mut(&SessionName { client: from, id }) {
+            session.received = session.received.wrapping_add(1);
+        }
+    }
+
     /// Records that answer `seq` to `from` left at `at`, which the follow-up extension of the next answer
     /// reports. Ignored if the session has had another answer in the meantime.
     pub fn left(&mut self, from: SocketAddr, ssid: u16, seq: u32, at: WallTime) {

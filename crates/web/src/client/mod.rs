@@ -2,7 +2,7 @@
 
 mod tls;
 
-pub(crate) use tls::Trusted;
+pub(crate) use tls::{Trusted, authorities};
 
 use axum::body::Body;
 use hyper::client::conn::http1;
@@ -60,7 +60,7 @@ pub fn post(address: &str, body: String, ca_file: Option<&Path>, limit: Duration
     };
     let authority = uri.host().ok_or_else(wrong)?;
     let host = authority.trim_matches(['[', ']']).to_owned();
-    let trusted = if is_secure { Some(Trusted::new(ca_file)?) } else { None };
+    let trusted = if is_secure { Some(Trusted::new(ca_file, None)?) } else { None };
     let failed = |e: &dyn std::fmt::Display| PostError::Failed(e.to_string());
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     let request = Request::post(path)

@@ -2,13 +2,15 @@
 //! certificate.
 
 use super::{ByteStream, PostError};
-use crate::identity::Fingerprint;
+use crate::identity::{Fingerprint, Identity};
+use rustls::client::WantsClientCert;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
+    CertificateError, ClientConfig, ConfigBuilder, DigitallySignedStruct, Error, OtherError, RootCertStore,
+    SignatureScheme, WantsVerifier,
 };
 use std::io;
 use std::path::Path;
@@ -21,23 +23,18 @@ use tokio_rustls::TlsConnector;
 pub(crate) struct Trusted(Arc<ClientConfig>);
 
 impl Trusted {
-    /// Loads the authorities in `ca_file`, or those of this system if it is `None`.
-    pub(crate) fn new(ca_file: Option<&Path>) -> Result<Trusted, PostError> {
-        let mut roots = RootCertStore::empty();
-        match ca_file {
+    /// Loads the authorities in `ca_file`, or those of this system if it is `None`. `own` is shown to a server that asks for a
+    /// certificate.
+    pub(crate) fn new(ca_file: Option<&Path>, own: Option<&Identity>) -> Result<Trusted, PostError> {
+        let roots = match ca_file {
             Some(file) => {
                 let failed =
                     |e: &dyn std::fmt::Display| PostError::Authorities(format!("{}: {e}", file.display()));
-                let found = CertificateDer::pem_file_iter(file).map_err(|e| failed(&e))?;
-                for certificate in found {
-                    let certificate = certificate.map_err(|e| failed(&e))?;
-                    roots.add(certificate).map_err(|e| failed(&e))?;
-                }
-                if roots.is_empty() {
-                    return Err(failed(&"it contains no certificate (PEM)"));
-                }
+                let contents = std::fs::read(file).map_err(|e| failed(&e))?;
+                authorities(&contents).map_err(|why| failed(&why))?
             }
             None => {
+                let mut roots = RootCertStore::empty();
                 let found = rustls_native_certs::load_native_certs();
                 roots.add_parsable_certificates(found.certs);
                 if roots.is_empty() {
@@ -46,23 +43,33 @@ impl Trusted {
                         "this system has none: install the package ca-certificates{why}"
                     )));
                 }
+                roots
             }
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|e| PostError::Failed(e.to_string()))?;
-        Ok(Trusted(Arc::new(config.with_root_certificates(roots).with_no_client_auth())))
+        };
+        Trusted::with(|builder| builder.with_root_certificates(roots), own)
     }
 
-    /// Trusts only the certificate with this fingerprint, whatever its names and dates.
-    pub(crate) fn pinned(pin: Fingerprint) -> Result<Trusted, PostError> {
+    /// Trusts only the certificate with this fingerprint, whatever its names and dates. `own` is shown to a server that asks for a
+    /// certificate.
+    pub(crate) fn pinned(pin: Fingerprint, own: Option<&Identity>) -> Result<Trusted, PostError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let verifier = Arc::new(PinVerifier { pin, provider: provider.clone() });
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|e| PostError::Failed(e.to_string()))?;
-        let config = config.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
+        let verifier = Arc::new(PinVerifier { pin, provider });
+        Trusted::with(|builder| builder.dangerous().with_custom_certificate_verifier(verifier), own)
+    }
+
+    fn with(
+        trust: impl FnOnce(
+            ConfigBuilder<ClientConfig, WantsVerifier>,
+        ) -> ConfigBuilder<ClientConfig, WantsClientCert>,
+        own: Option<&Identity>,
+    ) -> Result<Trusted, PostError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let builder = trust(builder.map_err(|e| PostError::Failed(e.to_string()))?);
+        let config = match own {
+            Some(own) => builder.with_client_cert_resolver(own.shown()),
+            None => builder.with_no_client_auth(),
+        };
         Ok(Trusted(Arc::new(config)))
     }
 
@@ -77,6 +84,22 @@ impl Trusted {
         let connected = TlsConnector::from(self.0.clone()).connect(name, stream).await;
         connected.map_err(|e| PostError::Untrusted(why(&e)))
     }
+}
+
+/// Returns the certificate authorities in the contents of a file (PEM).
+///
+/// # Errors
+/// Description of the fault.
+pub(crate) fn authorities(contents: &[u8]) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(contents) {
+        let certificate = certificate.map_err(|e| e.to_string())?;
+        roots.add(certificate).map_err(|e| e.to_string())?;
+    }
+    if roots.is_empty() {
+        return Err("it contains no certificate (PEM)".to_owned());
+    }
+    Ok(roots)
 }
 
 /// The certificate's fingerprint differs from the pinned one.

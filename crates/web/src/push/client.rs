@@ -1,7 +1,7 @@
-//! [`PushClient`]: a connection to a collector. Its token is sent only after the collector's certificate was checked.
+//! [`PushClient`]: a connection to a collector. Its token or certificate is sent only after the collector's certificate was checked.
 
 use crate::client::{ByteStream, PostError, Trusted};
-use crate::identity::Fingerprint;
+use crate::identity::{Fingerprint, Identity};
 use crate::server::readable;
 use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::http::{Method, Request, StatusCode, header};
@@ -64,6 +64,15 @@ pub struct PushTarget {
     pub trust: PushTrust,
 }
 
+/// What a host proves itself with.
+#[derive(Clone, Debug)]
+pub enum PushCredential {
+    /// A token, which every request contains.
+    Token(String),
+    /// A certificate, which the connection shows.
+    Certificate(Identity),
+}
+
 /// Reason why tests cannot be pushed now. They stay on this host.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -105,7 +114,8 @@ pub struct PushClient {
     sender: SendRequest<PushBody>,
     authority: String,
     prefix: String,
-    token: String,
+    /// `None`: the connection has a certificate.
+    token: Option<String>,
     stop: AsyncFd<OwnedFd>,
 }
 
@@ -169,12 +179,24 @@ impl PushClient {
     ///
     /// # Errors
     /// [`PushFailure`].
-    pub fn connect(target: &PushTarget, token: &str, stop: impl AsFd) -> Result<PushClient, PushFailure> {
+    pub fn connect(
+        target: &PushTarget,
+        credential: &PushCredential,
+        stop: impl AsFd,
+    ) -> Result<PushClient, PushFailure> {
+        let (token, own) = match credential {
+            PushCredential::Token(token) => (Some(token.clone()), None),
+            PushCredential::Certificate(own) => (None, Some(own)),
+        };
         let trusted = match &target.trust {
+            PushTrust::Plain if own.is_some() => {
+                let why = "the certificate of this host needs TLS, which 'plain' turns off";
+                return Err(PushFailure::Failed(why.to_owned()));
+            }
             PushTrust::Plain => None,
-            PushTrust::System => Some(Trusted::new(None)),
-            PushTrust::CaFile(file) => Some(Trusted::new(Some(file))),
-            PushTrust::Pin(pin) => Some(Trusted::pinned(*pin)),
+            PushTrust::System => Some(Trusted::new(None, own)),
+            PushTrust::CaFile(file) => Some(Trusted::new(Some(file), own)),
+            PushTrust::Pin(pin) => Some(Trusted::pinned(*pin, own)),
         };
         let trusted = trusted.transpose().map_err(|e| failed(&e))?;
         let runtime = Builder::new_current_thread().enable_io().enable_time().max_blocking_threads(1).build();
@@ -208,7 +230,7 @@ impl PushClient {
             sender,
             authority: format!("{bracketed}:{port}"),
             prefix: target.prefix.clone(),
-            token: token.to_owned(),
+            token,
             stop,
         })
     }
@@ -287,14 +309,15 @@ impl PushClient {
         body: PushBody,
         feed: Option<Pin<Box<dyn Future<Output = ()> + '_>>>,
     ) -> Result<Bytes, PushFailure> {
-        let request = Request::builder()
+        let mut request = Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.prefix))
             .header(header::HOST, &self.authority)
-            .header(header::AUTHORIZATION, format!("Bearer {}", self.token))
-            .header(header::USER_AGENT, crate::page::PROGRAM.replace(' ', "/"))
-            .body(body)
-            .map_err(|e| failed(&e))?;
+            .header(header::USER_AGENT, crate::page::PROGRAM.replace(' ', "/"));
+        if let Some(token) = &self.token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        let request = request.body(body).map_err(|e| failed(&e))?;
         let (sender, stop) = (&mut self.sender, &self.stop);
         self.runtime.block_on(async {
             let asking = async {

@@ -1,20 +1,23 @@
 //! Pushes of tests over HTTP: [`PushSettings`] for the collector's side, [`PushClient`] for a host that pushes. Specification:
 //! `docs/protocols/push.md`.
 //!
-//! * `routes` – requests of hosts with a token; `body` – the body of a request, read where blocking is allowed
+//! * `routes` – requests of hosts with a token or a certificate; `certificates` – hosts by certificates; `body` – the body of a request, read where blocking is allowed
 //! * `client` – a connection to a collector
 
 mod body;
+mod certificates;
 mod client;
 mod routes;
 
-pub use client::{PushClient, PushFailure, PushTarget, PushTrust};
+pub use certificates::HostAuthorities;
+pub use client::{PushClient, PushCredential, PushFailure, PushTarget, PushTrust};
 pub(crate) use routes::{MAX_BODIES, PushState, router};
 
-use crate::identity::Identity;
+use crate::identity::{Fingerprint, Identity};
 use crate::token::Token;
 use jitlat_archive::SharedMessage;
 use jitlat_core::Span;
+use jitlat_core::prefix::Prefix;
 use jitlat_proto::push::answer::{Offers, PartAnswers};
 use std::fmt;
 use std::io::BufRead;
@@ -49,6 +52,17 @@ pub struct NotNow {
     pub wait: Span,
 }
 
+/// Proof by which a collector recognises a host. A host has one kind: its token proves nothing if it has a certificate.
+#[derive(Clone, Debug)]
+pub enum HostProof {
+    /// A token.
+    Token(Token),
+    /// A certificate with one of these fingerprints, within its dates.
+    Pinned(Vec<Fingerprint>),
+    /// A valid certificate of [`PushSettings::authorities`] with the name of the host, and of no other.
+    Named,
+}
+
 /// Settings of a collector.
 #[derive(Clone, Debug)]
 pub struct PushSettings {
@@ -56,8 +70,12 @@ pub struct PushSettings {
     pub listen: Vec<SocketAddr>,
     /// Certificate; `None`: hosts connect without TLS.
     pub identity: Option<Identity>,
-    /// Names of the hosts that may push, each with its token.
-    pub hosts: Vec<(String, Token)>,
+    /// Names of the hosts that may push, each with what proves a request to be from it.
+    pub hosts: Vec<(String, HostProof)>,
+    /// Authorities that sign certificates of hosts; `None`: none.
+    pub authorities: Option<HostAuthorities>,
+    /// Networks of proxies, whose requests name their clients (`X-Forwarded-For`); empty: hosts connect themselves.
+    pub proxies: Vec<Prefix>,
     /// Storage for the tests.
     pub shelf: Arc<dyn Shelf>,
 }

@@ -1,9 +1,12 @@
-//! Requests of hosts that push. Each needs the token of a host, which decides whose tests they are.
+//! Requests of hosts that push. Each needs the token or the certificate of a host, which decides whose tests they are.
 
 use super::body::{body, feed};
-use super::{NotNow, PushSettings, Shelf};
+use super::certificates::{Certified, HostCertificates};
+use super::{HostProof, NotNow, PushSettings, Shelf};
 use crate::connections::Connection;
+use crate::forwarded::Forwarded;
 use crate::guesses::Guesses;
+use crate::identity::IdentityError;
 use crate::server::ClientAddress;
 use crate::token::{Token, checksum};
 use axum::Router;
@@ -15,10 +18,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{post, put};
 use jitlat_archive::SharedMessage;
 use jitlat_core::Span;
+use jitlat_core::prefix::Prefix;
 use jitlat_proto::push::answer::{ErrorAnswer, Known, Offers, PartAnswers};
 use jitlat_proto::push::is_name;
 use serde::Serialize;
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -38,45 +43,87 @@ const OFFER_TIMEOUT: Duration = Duration::from_secs(15);
 /// State shared by all pushes.
 #[derive(Debug)]
 pub struct PushState {
-    hosts: Vec<(Arc<str>, Token)>,
+    /// Hosts with tokens, and hosts with certificates.
+    tokens: Vec<(Arc<str>, Token)>,
+    pub certificates: HostCertificates,
     shelf: Arc<dyn Shelf>,
+    proxies: Vec<Prefix>,
+    forwarded: Forwarded,
     bodies: Arc<Semaphore>,
     of_host: HashMap<Arc<str>, Arc<Semaphore>>,
     guesses: Guesses,
 }
 
-/// Host whose token a request has.
+/// Host whose token or certificate a request has.
 #[derive(Clone)]
 struct PushingHost(Arc<str>);
 
 impl PushState {
-    pub fn new(settings: &PushSettings) -> PushState {
-        let hosts: Vec<(Arc<str>, Token)> =
-            settings.hosts.iter().map(|(name, token)| (Arc::from(name.as_str()), token.clone())).collect();
-        let own = |(name, _): &(Arc<str>, Token)| (name.clone(), Arc::new(Semaphore::new(MAX_OF_HOST)));
-        PushState {
-            of_host: hosts.iter().map(own).collect(),
-            hosts,
+    /// Creates the state of a collector.
+    ///
+    /// # Errors
+    /// See [`HostCertificates::new`].
+    pub fn new(settings: &PushSettings) -> Result<PushState, IdentityError> {
+        let names = settings.hosts.iter().map(|(name, _)| Arc::from(name.as_str()));
+        let tokens = settings.hosts.iter().filter_map(|(name, proof)| match proof {
+            HostProof::Token(token) => Some((Arc::from(name.as_str()), token.clone())),
+            HostProof::Pinned(_) | HostProof::Named => None,
+        });
+        Ok(PushState {
+            of_host: names.map(|name| (name, Arc::new(Semaphore::new(MAX_OF_HOST)))).collect(),
+            tokens: tokens.collect(),
+            certificates: HostCertificates::new(&settings.hosts, settings.authorities.as_ref())?,
             shelf: settings.shelf.clone(),
+            proxies: settings.proxies.clone(),
+            forwarded: Forwarded::default(),
             bodies: Arc::new(Semaphore::new(MAX_BODIES)),
             guesses: Guesses::default(),
+        })
+    }
+
+    /// True if `peer` is a proxy, which connects for many hosts.
+    pub fn is_proxy(&self, peer: IpAddr) -> bool {
+        self.proxies.iter().any(|network| network.contains(peer))
+    }
+
+    /// Returns the host that a request is from, on a connection with the certificate `certified`, if it has one.
+    ///
+    /// # Errors
+    /// What is wrong, a token or a certificate, and the reason for the other side.
+    fn host(&self, headers: &HeaderMap, certified: Option<&Certified>) -> Result<PushingHost, WrongProof> {
+        let has_token = headers.contains_key(header::AUTHORIZATION);
+        match certified {
+            // A token beside a certificate may be stolen from another host.
+            Some(_) if has_token => Err(WrongProof(
+                "token for pushes, beside a certificate",
+                Arc::from("a host has a token or a certificate, and this request has both"),
+            )),
+            Some(Certified(Err(why))) => Err(WrongProof("certificate for pushes", why.clone())),
+            Some(Certified(Ok(host))) => Ok(PushingHost(host.clone())),
+            None => self.of_token(headers).ok_or_else(|| WrongProof("token for pushes", Arc::from(NO_HOST))),
         }
     }
 
     /// Returns the host whose token `headers` contain; `None` if there is none. All tokens are compared, so that the
     /// time reveals nothing.
-    fn host(&self, headers: &HeaderMap) -> Option<PushingHost> {
+    fn of_token(&self, headers: &HeaderMap) -> Option<PushingHost> {
         let mut shown = headers.get_all(header::AUTHORIZATION).iter();
         let (Some(shown), None) = (shown.next(), shown.next()) else { return None };
         let token = shown.to_str().ok()?.strip_prefix("Bearer ")?.trim();
         let sum = checksum(&[token.as_bytes()]);
         let found = self
-            .hosts
+            .tokens
             .iter()
             .fold(None, |found, (name, token)| if token.has(&sum) { Some(name) } else { found });
         found.map(|name| PushingHost(name.clone()))
     }
 }
+
+/// Refusal of a request that has no host's token.
+const NO_HOST: &str = "this collector has no host with this token: both hosts need the same file and keys";
+
+/// What proves no host, for the log, and the reason for the other side.
+struct WrongProof(&'static str, Arc<str>);
 
 /// Builds the router of pushes.
 pub fn router(push: &Arc<PushState>) -> Router {
@@ -89,25 +136,28 @@ pub fn router(push: &Arc<PushState>) -> Router {
         .with_state(push.clone())
 }
 
-/// Passes on a request that has the token of a host; refuses one with a wrong token after a delay. Until a wait is
-/// over, which is longer after each wrong token, further wrong tokens of the same client are refused at once. A right
-/// token never waits: hosts with other tokens may have the same address, and nobody guesses 256 bits.
+/// Passes on a request that has the token or the certificate of a host; refuses one with a wrong one after a delay. Until a wait is
+/// over, which is longer after each wrong one, further wrong ones of the same client are refused at once. A right
+/// one never waits: hosts with other tokens may have the same address, and nobody guesses 256 bits.
 async fn guard(
     State(push): State<Arc<PushState>>,
     Extension(ClientAddress(from)): Extension<ClientAddress>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    let Some(host) = push.host(request.headers()) else {
-        if let Some(seconds) = push.guesses.wait(from) {
-            let why = "wrong tokens came from this address";
-            return with_wait(failed(StatusCode::TOO_MANY_REQUESTS, why, None), Some(seconds));
+    let from = if push.is_proxy(from) { push.forwarded.client(request.headers(), from) } else { from };
+    let host = match push.host(request.headers(), request.extensions().get()) {
+        Ok(host) => host,
+        Err(WrongProof(what, why)) => {
+            if let Some(seconds) = push.guesses.wait(from) {
+                let why = "wrong tokens or certificates came from this address";
+                return with_wait(failed(StatusCode::TOO_MANY_REQUESTS, why, None), Some(seconds));
+            }
+            push.guesses.failed(from, what).await;
+            let mut response = failed(StatusCode::UNAUTHORIZED, &why, None);
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            return response;
         }
-        push.guesses.failed(from, "pushes").await;
-        let why = "this collector has no host with this token: both hosts need the same file and keys";
-        let mut response = failed(StatusCode::UNAUTHORIZED, why, None);
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        return response;
     };
     let connection = request.extensions().get::<Connection>().cloned();
     connection.iter().for_each(Connection::prove);

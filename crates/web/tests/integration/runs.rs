@@ -280,7 +280,7 @@ fn running_takes_another_token_than_reading() {
     fake.last().ended(Err("x".to_owned()));
     assert_eq!(post(&served, "/api/v1/runs", &format!("{JSON}{may}"), wanted_test).status, 201);
     // If others can read, a token for running is required; behind a proxy too, because the proxy may add it.
-    for access in [ReadAccess::Token(Token::new("read-horse-battery")), ReadAccess::Proxy] {
+    for access in [ReadAccess::Token(Token::new("read-horse-battery")), ReadAccess::Proxy(Vec::new())] {
         let mut settings = Settings::new(folder.path());
         settings.listen.set_port(0);
         settings.access = access;
@@ -288,7 +288,7 @@ fn running_takes_another_token_than_reading() {
         assert!(matches!(Web::bind(&settings), Err(WebError::OpenRuns)));
     }
     let served = Served::start(folder.path(), |settings| {
-        settings.access = ReadAccess::Proxy;
+        settings.access = ReadAccess::Proxy(Vec::new());
         settings.runs = fake::runs(&fake, run());
     });
     assert_eq!(served.ask("GET /", "Host: jitlat.example\r\n", "").status, 200);

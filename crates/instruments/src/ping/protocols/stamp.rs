@@ -253,6 +253,13 @@ fn remarks(sender: &StampSender, dscp: Dscp) -> Vec<String> {
             "counters in the far host's last report: {} requests sent, {} arrived, {} answered",
             c.sender_sent, c.reflector_received, c.reflector_sent
         ));
+        let unanswered = c.reflector_received.wrapping_sub(c.reflector_sent);
+        // A count that restarted is larger than any test.
+        if (1..=c.sender_sent).contains(&unanswered) {
+            remarks.push(format!(
+                "{unanswered} requests arrived at the far host and were not answered, probably because it limits its answers: the path did not lose them"
+            ));
+        }
     }
     if let Some([source_in, method_in, source_out, method_out]) = sender.far_stamps() {
         remarks.push(format!(

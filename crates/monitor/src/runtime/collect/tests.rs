@@ -4,7 +4,8 @@ use jitlat_net::wake::StopSignal;
 use jitlat_proto::push::answer::{LostSlot, SeenRoute};
 use jitlat_store::log::LogReader;
 use jitlat_web::{
-    Identity, PushClient, PushFailure, PushSettings, PushTarget, PushTrust, Settings, Token, Web,
+    HostProof, Identity, PushClient, PushCredential, PushFailure, PushSettings, PushTarget, PushTrust,
+    Settings, Token, Web,
 };
 use std::fs;
 use std::io::Read;
@@ -39,6 +40,11 @@ impl Collector {
     }
 
     fn with(quota: PushQuota) -> Collector {
+        let proof = |host| (String::from(host), HostProof::Token(Token::new(&token(host))));
+        Collector::of(quota, ["berlin", "madrid"].map(proof).to_vec())
+    }
+
+    fn of(quota: PushQuota, proofs: Vec<(String, HostProof)>) -> Collector {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("a");
         let hosts = HOSTS.map(|(name, address)| (name.to_owned(), address.to_owned())).into_iter();
@@ -56,7 +62,9 @@ impl Collector {
         settings.push = Some(PushSettings {
             listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))],
             identity: Some(identity),
-            hosts: ["berlin", "madrid"].map(|host| (host.to_owned(), Token::new(&token(host)))).to_vec(),
+            hosts: proofs,
+            authorities: None,
+            proxies: Vec::new(),
             shelf,
         });
         let web = Web::bind(&settings).unwrap();
@@ -78,12 +86,16 @@ impl Collector {
     }
 
     pub fn connect(&self, host: &str) -> PushClient {
-        PushClient::connect(&self.at, &token(host), StopSignal::new().unwrap()).unwrap()
+        connect(&self.at, &PushCredential::Token(token(host))).unwrap()
     }
 
     fn collected(&self, host: &str) -> CollectedHost {
         self.archive().collected().unwrap().into_iter().find(|c| c.host == host).unwrap()
     }
+}
+
+fn connect(at: &PushTarget, with: &PushCredential) -> Result<PushClient, PushFailure> {
+    PushClient::connect(at, with, StopSignal::new().unwrap())
 }
 
 /// A log as it is sent.
@@ -461,7 +473,7 @@ fn a_host_over_its_quota_is_refused_counted_and_told_when_to_come_again() {
 fn who_has_no_token_is_told_so_and_slowed() {
     let collector = Collector::start();
     let begun = Instant::now();
-    let mut guess = PushClient::connect(&collector.at, &token("oslo"), StopSignal::new().unwrap()).unwrap();
+    let mut guess = connect(&collector.at, &PushCredential::Token(token("oslo"))).unwrap();
     let went = guess.offers(&Offers::default());
     assert!(
         matches!(&went, Err(PushFailure::Refused(why, _)) if why.contains("no host with this token")),
@@ -475,19 +487,64 @@ fn who_has_no_token_is_told_so_and_slowed() {
 fn a_server_with_another_certificate_gets_no_token() {
     let (collector, other) = (Collector::start(), Collector::start());
     let wrong = PushTarget { trust: other.at.trust.clone(), ..collector.at.clone() };
-    let went = PushClient::connect(&wrong, &token("berlin"), StopSignal::new().unwrap());
+    let went = connect(&wrong, &PushCredential::Token(token("berlin")));
     let PushTrust::Pin(pin) = &collector.at.trust else { panic!("pinned") };
     assert!(
         matches!(&went, Err(PushFailure::Untrusted(why)) if why.contains(&pin.to_string())),
         "{:?}",
         went.err()
     );
-    let went = PushClient::connect(
-        &PushTarget { trust: PushTrust::System, ..collector.at.clone() },
-        "x",
-        StopSignal::new().unwrap(),
-    );
+    let system = PushTarget { trust: PushTrust::System, ..collector.at.clone() };
+    let went = connect(&system, &PushCredential::Token("x".to_owned()));
     assert!(went.is_err(), "no authority signed it");
+}
+
+/// Rules for hosts with tokens hold for hosts with certificates: each speaks for itself only, and a wrong certificate costs what a wrong
+/// token costs.
+#[test]
+fn a_certificate_speaks_for_its_host_and_a_wrong_one_for_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = |name: &str| Identity::made(&folder.path().join(name), &[name.to_owned()]).unwrap().0;
+    let [berlin, next, madrid, stranger] = ["berlin", "next", "madrid", "stranger"].map(own);
+    let pins = |list: &[&Identity]| HostProof::Pinned(list.iter().map(|own| own.fingerprint()).collect());
+    let proofs = vec![
+        ("berlin".to_owned(), pins(&[&berlin, &next])),
+        ("madrid".to_owned(), pins(&[&madrid])),
+        ("oslo".to_owned(), HostProof::Token(Token::new(&token("oslo")))),
+    ];
+    let collector = Collector::of(PushQuota::default(), proofs);
+    let with = |own: &Identity| connect(&collector.at, &PushCredential::Certificate(own.clone())).unwrap();
+    let log = |seed: i64| log_between("192.0.2.1", "192.0.2.4", "", 40 + seed);
+    // Before and after its certificate is renewed, a host pushes its own tests, and nobody else's.
+    for (seed, own) in [(0, &berlin), (1, &next)] {
+        let tags = [("client", "berlin")];
+        assert_eq!(send(&mut with(own), &log(seed), &tags).status, 201);
+        let answer = send(&mut with(own), &log(seed + 10), &[("client", "madrid")]);
+        assert_eq!(refusal(&answer), "berlin offers a test that madrid started");
+    }
+    let answer = send(&mut with(&madrid), &log(2), &[]);
+    assert!(refusal(&answer).contains("madrid offers a test from 192.0.2.1 to 192.0.2.4"), "{answer:?}");
+    // Hosts with tokens are served beside them.
+    assert!(collector.connect("oslo").offers(&Offers::default()).is_ok());
+    let begun = Instant::now();
+    let went = with(&stranger).offers(&Offers::default());
+    let expected = format!("no host with the certificate {}", stranger.fingerprint());
+    assert!(matches!(&went, Err(PushFailure::Refused(why, _)) if why.contains(&expected)), "{went:?}");
+    // The token of a host that has a certificate proves nothing.
+    let went = collector.connect("berlin").offers(&Offers::default());
+    assert!(
+        matches!(&went, Err(PushFailure::Refused(why, _)) if why.contains("no host with this token")),
+        "{went:?}"
+    );
+    assert!(begun.elapsed() >= Duration::from_secs(2));
+    // After some more this address must wait, unless it shows what is right.
+    let must_wait = |_| {
+        let went = with(&stranger).offers(&Offers::default());
+        matches!(&went, Err(PushFailure::Refused(why, _)) if why.contains("wrong tokens or certificates came"))
+    };
+    assert!((0..8).any(must_wait));
+    assert_eq!(send(&mut with(&berlin), &log(3), &[]).status, 201);
+    assert_eq!(collector.collected("berlin").stored, 3);
 }
 
 #[test]

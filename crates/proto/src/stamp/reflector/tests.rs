@@ -71,6 +71,29 @@ fn extensions_are_understood_at_both_ends() {
     }
 }
 
+/// A request above a limit of rates is not answered, but the next answer says that it arrived.
+#[test]
+fn requests_above_a_limit_are_counted_as_received() {
+    let options = StampOptions { size: 300, direct_measurement: true, ..StampOptions::default() };
+    let mut r = StampSessionReflector::new(ReflectorRules::default());
+    let mut sender = StampSender::new(options);
+    for seq in 0..6 {
+        let mut request = Vec::new();
+        sender.request(seq, false, NOW, &mut request);
+        if seq % 2 == 1 {
+            r.limited(&request, arrival().from);
+            continue;
+        }
+        let (answer, _) = reflect(&mut r, &request, &arrival()).unwrap();
+        sender.receive(&answer, NOW);
+    }
+    let counts = sender.counters().unwrap();
+    assert_eq!((counts.sender_sent, counts.reflector_received, counts.reflector_sent), (5, 5, 3));
+    // Nobody can begin a session like this.
+    r.limited(&[0; 44], "192.0.2.99:1000".parse().unwrap());
+    assert_eq!(r.sessions(), 1);
+}
+
 #[test]
 fn the_next_answer_reports_when_the_last_one_left() {
     let mut r = StampSessionReflector::new(ReflectorRules::default());
