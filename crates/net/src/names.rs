@@ -27,7 +27,7 @@ const MAX_ANSWER: usize = 4096;
 /// Maximum number of answers that are read before deadlines are checked.
 const MAX_ANSWERS: usize = 64;
 
-/// What is known about an address.
+/// Facts about an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddressNames {
     /// Name of the address; `None` if it is unknown.
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(known[&"10.0.0.1".parse::<IpAddr>().unwrap()], "router");
     }
 
-    /// A name server on this host that knows no name: it answers the first query by a message without records, and leaves
+    /// A name server on this host without any name: it answers the first query by a message without records, and leaves
     /// the other queries unanswered.
     #[test]
     fn an_address_without_a_name_is_settled_and_a_silent_server_delays_nothing() {

@@ -21,7 +21,7 @@ pub enum NameQuestion {
 /// An answer about an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameAnswer {
-    /// What was asked.
+    /// Kind of the question.
     pub question: NameQuestion,
     /// Address that the question was about.
     pub address: IpAddr,
