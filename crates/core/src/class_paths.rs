@@ -75,6 +75,7 @@ mod tests {
             let label = Label { label: *label, traffic_class: 0, bottom: true, ttl: 1 };
             let reply = ProbeReply {
                 from: [192, 0, 2, *last].into(),
+                flow: 1,
                 rtt: Span::millis(1),
                 traffic_class: None,
                 labels: if label.label > 0 { vec![label] } else { vec![] },

@@ -5,6 +5,7 @@ use crate::distribution::percentile::{DEFAULT_PERCENTS, Method};
 use crate::distribution::sample::Sample;
 use crate::distribution::{Distribution, DistributionRequest};
 use crate::metrics::moments::Moments;
+use crate::path_history::{FlowNumber, HopChange, HopInterval};
 use crate::spec::{Dscp, Transport};
 use crate::time::Span;
 use crate::units::eng4;
@@ -42,6 +43,8 @@ pub enum PathEnd {
 pub struct ProbeReply {
     /// The sender of the answer.
     pub from: IpAddr,
+    /// Flow of the probe, from 1.
+    pub flow: FlowNumber,
     /// Time from the probe to the answer.
     pub rtt: Span,
     /// TOS octet or traffic class that the probe had when it arrived at this hop; `None` if the answer does not quote
@@ -61,6 +64,18 @@ pub struct Responder {
     pub address: IpAddr,
     /// Number of answers from this responder.
     pub answers: u64,
+    /// Flows whose probes it answered, from 1.
+    pub flows: Vec<FlowNumber>,
+    /// Name of the address; `None` if it is unknown or was not asked for.
+    pub name: Option<String>,
+    /// Autonomous system that announces the address, such as AS64500; `None` if it is unknown or was not asked for.
+    pub origin: Option<String>,
+}
+
+impl Responder {
+    fn new(address: IpAddr) -> Responder {
+        Responder { address, answers: 0, flows: Vec::new(), name: None, origin: None }
+    }
 }
 
 /// A hop: the point at which packets with a given TTL expire.
@@ -83,6 +98,8 @@ pub struct Hop {
     pub labels: Vec<Label>,
     /// Reason why the path ends at this hop; `None` if the path continues.
     pub end: Option<PathEnd>,
+    /// The hop over time, in intervals of equal length; intervals without a probe are left out.
+    pub history: Vec<HopInterval>,
 }
 
 /// A change of the DSCP from one hop to the next.
@@ -119,6 +136,8 @@ pub struct Path {
     pub hops: Vec<Hop>,
     /// Changes of the DSCP along the path.
     pub rewrites: Vec<Rewrite>,
+    /// Changes of the routers during the examination, each confirmed by several answers.
+    pub changes: Vec<HopChange>,
     /// Notes about requested settings that could not be applied.
     pub notes: Vec<String>,
 }
@@ -137,9 +156,14 @@ impl Hop {
         let mut responders: Vec<Responder> = Vec::new();
         let mut dscp = BTreeMap::new();
         for reply in &replies.replies {
-            match responders.iter_mut().find(|r| r.address == reply.from) {
-                Some(known) => known.answers += 1,
-                None => responders.push(Responder { address: reply.from, answers: 1 }),
+            let known = responders.iter().position(|r| r.address == reply.from).unwrap_or_else(|| {
+                responders.push(Responder::new(reply.from));
+                responders.len() - 1
+            });
+            let responder = &mut responders[known];
+            responder.answers += 1;
+            if let Err(k) = responder.flows.binary_search(&reply.flow) {
+                responder.flows.insert(k, reply.flow);
             }
             if let Some(octet) = reply.traffic_class {
                 *dscp.entry(octet >> 2).or_default() += 1;
@@ -156,6 +180,7 @@ impl Hop {
             dscp,
             labels: replies.replies.last().map(|r| r.labels.clone()).unwrap_or_default(),
             end: ends().find(|e| *e == PathEnd::Destination).or_else(|| ends().next()),
+            history: Vec::new(),
         }
     }
 
@@ -212,8 +237,7 @@ impl Path {
     ) -> Path {
         let mut hops: Vec<Hop> =
             (1..=u8::MAX).zip(replies).map(|(ttl, replies)| Hop::new(ttl, replies)).collect();
-        let end = hops.iter().position(|h| h.end.is_some());
-        let last = end.or_else(|| hops.iter().rposition(|h| h.answered > 0));
+        let last = end_of_routes(replies).or_else(|| hops.iter().rposition(|h| h.answered > 0));
         hops.truncate(last.map_or(0, |k| k + 1));
         let mut rewrites = Vec::new();
         let mut before = (0, dscp.value());
@@ -232,9 +256,24 @@ impl Path {
             reached: hops.last().is_some_and(|h| h.end == Some(PathEnd::Destination)),
             hops,
             rewrites,
+            changes: Vec::new(),
             notes: Vec::new(),
         }
     }
+}
+
+/// Returns the index of the hop at which the longest route ends: for each flow, the first hop whose latest answer ended the
+/// route. `None` if no flow's route has a known end.
+fn end_of_routes(replies: &[HopReplies]) -> Option<usize> {
+    let mut ends: BTreeMap<FlowNumber, usize> = BTreeMap::new();
+    for (hop, replies) in replies.iter().enumerate() {
+        let latest: BTreeMap<FlowNumber, bool> =
+            replies.replies.iter().map(|reply| (reply.flow, reply.end.is_some())).collect();
+        for (flow, _) in latest.into_iter().filter(|(_, is_end)| *is_end) {
+            ends.entry(flow).or_insert(hop);
+        }
+    }
+    ends.into_values().max()
 }
 
 #[cfg(test)]
@@ -244,6 +283,7 @@ mod tests {
     fn reply(last: u8, ms: i64, dscp: Option<u8>, end: Option<PathEnd>) -> ProbeReply {
         ProbeReply {
             from: [192, 0, 2, last].into(),
+            flow: 1,
             rtt: Span::millis(ms),
             traffic_class: dscp.map(|d| d << 2 | 1),
             labels: Vec::new(),
@@ -278,12 +318,38 @@ mod tests {
             ]
         );
         let first = &path.hops[0];
-        assert_eq!(first.responders[0], Responder { address: [192, 0, 2, 1].into(), answers: 2 });
+        let expected = Responder { answers: 2, flows: vec![1], ..Responder::new([192, 0, 2, 1].into()) };
+        assert_eq!(first.responders[0], expected);
         assert_eq!((first.rtt.median, first.rtt.max), (Some(2e6), Some(3_000_000)));
         assert_eq!((path.hops[1].answered, path.hops[1].rtt.n, path.hops[1].usual_dscp()), (0, 0, None));
 
         let silent = Path::new(ends, probe, &replies[..3]);
         assert_eq!((silent.hops.len(), silent.reached), (3, false));
         assert_eq!(Path::new(ends, probe, &[]).hops, []);
+    }
+
+    #[test]
+    fn a_path_has_the_hops_of_its_longest_flow() {
+        let ends = [[192, 0, 2, 100].into(), [192, 0, 2, 9].into()];
+        let hop = |replies: Vec<(FlowNumber, u8)>| {
+            let reply = |(flow, last)| {
+                let end = (last == 9).then_some(PathEnd::Destination);
+                ProbeReply { flow, ..reply(last, 1, None, end) }
+            };
+            HopReplies { sent: 2, replies: replies.into_iter().map(reply).collect() }
+        };
+        let replies = [
+            hop(vec![(1, 1), (2, 1)]),
+            hop(vec![(1, 9), (2, 3)]),
+            hop(vec![(1, 9), (2, 9)]),
+            hop(vec![(1, 9), (2, 9)]),
+        ];
+        let path = Path::new(ends, (Transport::Udp, 33_434, Dscp::default()), &replies);
+        assert_eq!(path.hops.len(), 3);
+        let flows: Vec<&[FlowNumber]> = path.hops[1].responders.iter().map(|r| &r.flows[..]).collect();
+        assert_eq!(flows, [&[1][..], &[2]]);
+        // The route of a flow has become longer: the latest answer counts.
+        let longer = [hop(vec![(1, 1)]), hop(vec![(1, 9), (1, 2)]), hop(vec![(1, 9), (1, 9)])];
+        assert_eq!(Path::new(ends, (Transport::Udp, 33_434, Dscp::default()), &longer).hops.len(), 3);
     }
 }

@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::stop::Stop;
 use jitlat_core::path::Path;
+use jitlat_core::path_history::{FlowNumber, PathEvent};
 use jitlat_core::{Dscp, Span, Transport};
 use jitlat_net::client::AddressFamily;
 use jitlat_net::{path, resolve};
@@ -37,6 +38,9 @@ pub struct PathTest {
     pub hops: u8,
     /// Time to wait for an answer.
     pub timeout: Span,
+    /// Number of flows, at least 1: UDP probes with different source ports, which routers may send along different routes.
+    /// They take turns, so that a hop is probed as often as with one.
+    pub flows: FlowNumber,
 }
 
 impl PathTest {
@@ -53,14 +57,15 @@ impl PathTest {
             period: Span::seconds(1),
             hops: 30,
             timeout: Span::seconds(2),
+            flows: 1,
         }
     }
 
-    /// Sends the probes; `progress` is called with the number of each completed round.
+    /// Sends the probes; `observer` receives each probe, answer and completed round.
     ///
     /// # Errors
     /// [`Error`] if the host cannot be resolved or reached, or if raw sockets are not permitted.
-    pub fn run(&self, stop: &Stop, progress: &mut dyn FnMut(u32)) -> Result<Path, Error> {
+    pub fn run(&self, stop: &Stop, observer: &mut dyn FnMut(&PathEvent<'_>)) -> Result<Path, Error> {
         let to = self.resolve()?;
         let source = path::source_address(to, self.bind)?;
         let scope = if let SocketAddr::V6(v6) = to { v6.scope_id() } else { 0 };
@@ -73,12 +78,13 @@ impl PathTest {
             period: self.period,
             hops: self.hops,
             timeout: self.timeout,
+            flows: if self.transport == Transport::Tcp { 1 } else { self.flows.max(1) },
             // Probe identifiers are reused: probes must be far enough apart that an identifier's earlier
             // probe has been answered or has timed out.
             spacing: Span::millis(20).max(Span(self.timeout.0 / i64::from(MAX_PROBES) + 1)),
             ..TracePlan::new(source, to.ip().to_canonical())
         };
-        Ok(path::trace(plan, stop.flag(), progress)?)
+        Ok(path::trace(plan, stop.flag(), observer)?)
     }
 
     fn resolve(&self) -> Result<SocketAddr, Error> {

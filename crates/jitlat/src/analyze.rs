@@ -14,6 +14,7 @@ use jitlat_output::input;
 use jitlat_output::label;
 use jitlat_output::phases::PhasesReport;
 use jitlat_output::screen::StreamOrigin;
+use jitlat_output::terminal::work::Work;
 use jitlat_output::{AnalysedStream, Output, ReportParts};
 use jitlat_output::{ReportStreams, file_ending};
 use jitlat_report::text::analysing;
@@ -37,6 +38,9 @@ pub struct SeveralLogs {
 }
 
 /// A log that was read, before its figures are computed.
+/// Size of logs that take longer than about two seconds to read, in bytes.
+const LONG_LOG_BYTES: u64 = 64 << 20;
+
 struct ReadLog {
     state: SavedAnalysis,
     /// Facts about each file that was read.
@@ -123,6 +127,10 @@ fn analyse_each(
     if together.state.is_some() && logs.len() > 1 && !together.merge {
         bail!("--state saves only one state: give one log, or --merge");
     }
+    // Short logs are read before anybody could read a line about it.
+    let is_long = logs.iter().filter_map(|log| log.metadata().ok()).map(|about| about.len()).sum::<u64>()
+        > LONG_LOG_BYTES;
+    let work = is_long.then(|| Work::of("reading and analysing"));
     let taken = if together.merge && args.options().streaming {
         vec![one_after_another(logs, args)?]
     } else {
@@ -135,6 +143,7 @@ fn analyse_each(
         }
         if together.merge { vec![merged(taken)?] } else { taken }
     };
+    drop(work);
     if let Some(name) = rows
         && taken.iter().any(|t| t.log.is_none())
     {

@@ -12,7 +12,9 @@ use jitlat_instruments::demo::TestBed;
 use jitlat_output::screen::StreamOrigin;
 use jitlat_output::terminal;
 use jitlat_proto::jitlat::Dialect;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use tracing::{info, warn};
 
 /// All options of `jitlat HOST` apply: -n 500, -R, -b, -t, --json - …
 #[derive(Clone, Debug, Args)]
@@ -22,6 +24,9 @@ pub struct DemoArgs {
     /// Default: an access line with jitter, loss bursts, duplicates and reordering.
     #[arg(long, value_name = "FILE")]
     pub scenario: Option<PathBuf>,
+    /// Write the figures to jitlat-demo.html (or --html FILE) and open them in a browser
+    #[arg(long)]
+    pub open: bool,
     #[command(flatten)]
     pub one_way: OneWayArgs,
     #[command(flatten)]
@@ -29,6 +34,16 @@ pub struct DemoArgs {
     #[command(flatten)]
     pub live: LiveArgs,
 }
+
+/// Page that `--open` writes without `--html`.
+const PAGE: &str = "jitlat-demo.html";
+
+/// Commands to try after the demonstration, each with its purpose.
+const NEXT: [(&str, &str); 3] = [
+    ("jitlat demo -b --open", "both directions, with figures in a browser"),
+    ("jitlat ping HOST", "round trips to any host, without a server"),
+    ("jitlat serve", "on another host: then jitlat HOST measures each direction"),
+];
 
 /// The default scenario.
 const PATH: &str = include_str!("demo.txt");
@@ -50,7 +65,41 @@ pub fn run(args: &DemoArgs) -> Result<ExitStatus> {
     }
     let bed = TestBed::start(scenario)?;
     bed.direct(&mut test);
-    test::measure(test, &args.one_way, &stop, StreamOrigin::Demonstration, args.live)
+    let mut one_way = args.one_way.clone();
+    if args.open {
+        one_way.report.outputs.write_page_to(Path::new(PAGE));
+    }
+    let status = test::measure(test, &one_way, &stop, StreamOrigin::Demonstration, args.live)?;
+    if one_way.report.shows_screen() {
+        terminal::print(&next())?;
+    }
+    if let Some(page) = one_way.report.outputs.path("html").filter(|_| args.open) {
+        open(page);
+    }
+    Ok(status)
+}
+
+/// Lists the commands to try next.
+fn next() -> String {
+    let width = NEXT.iter().map(|(command, _)| command.len()).max().unwrap_or(0);
+    let line = |(command, purpose): &(&str, &str)| format!("       {command:width$}  {purpose}\n");
+    format!("\nThen{}", NEXT.iter().map(line).collect::<String>().trim_start_matches("    "))
+}
+
+/// Opens a page in the browser, if somebody sits at this terminal.
+fn open(page: &Path) {
+    let name = page.display();
+    if !terminal::is_terminal() {
+        info!("figures: {name}");
+        return;
+    }
+    let mut command = Command::new("xdg-open");
+    command.arg(page).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    match command.spawn() {
+        // Not waited for: it may run as long as the browser.
+        Ok(_) => info!("figures: {name} (opened by xdg-open)"),
+        Err(e) => warn!("figures: {name}; it was not opened: starting xdg-open: {e}"),
+    }
 }
 
 fn scenario(args: &DemoArgs) -> Result<Scenario> {

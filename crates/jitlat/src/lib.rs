@@ -12,6 +12,7 @@
 //! * [`programs`] – command lines and outputs of other programs
 //! * [`monitor`] – many paths, continuously; [`mod@watch`] – the same without a file
 //! * [`mod@web`] – the page of an archive
+//! * [`first_steps`] – the output without arguments
 //! * [`live`] – options of the full-screen view
 //! * [`without`] – stand-ins for modules that a build leaves out
 //! * [`logs`] – log files; [`log`] – lines on standard error
@@ -33,6 +34,7 @@ mod doctor;
 mod exit;
 mod export;
 mod find;
+mod first_steps;
 mod help;
 mod interrupt;
 #[cfg(feature = "live")]
@@ -95,6 +97,16 @@ pub fn run() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
     if let Some(ended) = programs::run_requested(&words) {
         return ended;
+    }
+    if words.len() == 1 {
+        return match first_steps::print() {
+            Ok(()) => ExitStatus::Measured.into(),
+            Err(e) => {
+                log::start(None, log::LogFormat::default(), false);
+                error!("{}", exit::explain(&e));
+                ExitStatus::NotMeasured.into()
+            }
+        };
     }
     let cli = root::parse();
     let limit = cli.check().and_then(CheckArgs::limit);

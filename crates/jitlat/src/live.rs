@@ -6,12 +6,15 @@ use jitlat_core::live::LiveState;
 use jitlat_core::observer::Event;
 use jitlat_core::{PacketRecord, SteadyTime};
 use jitlat_instruments::Stop;
+use jitlat_net::names::Names;
 use jitlat_output::terminal;
 use jitlat_report::text::TextStyle;
 use jitlat_store::log::LogReader;
 use jitlat_tui::Look;
+pub use jitlat_tui::path::{PathBoard, PathView};
 pub use jitlat_tui::{Board, View};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tracing::warn;
 
 /// Number of records of a log that are passed to the view at once.
@@ -39,8 +42,16 @@ pub fn is_possible() -> Result<bool> {
 
 /// Draws `board` on this terminal; log lines wait until the terminal is released.
 pub fn start(board: Board, stop: &Stop) -> Result<View> {
-    let look = Look { colour: terminal::style() == TextStyle::Colour, unicode: terminal::shows_unicode() };
-    View::start(board, look, crate::log::hold(), stop).context("--live")
+    View::start(board, look(), crate::log::hold(), stop).context("--live")
+}
+
+/// Draws the path `board` on this terminal, with names from `names`; log lines wait until the terminal is released.
+pub fn start_path(board: PathBoard, names: Arc<Names>, stop: &Stop) -> Result<PathView> {
+    PathView::start(board, names, look(), crate::log::hold(), stop).context("--live")
+}
+
+fn look() -> Look {
+    Look { colour: terminal::style() == TextStyle::Colour, unicode: terminal::shows_unicode() }
 }
 
 /// Shows `logs` if they can be drawn on this terminal.

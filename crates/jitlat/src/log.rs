@@ -7,6 +7,7 @@
 //! is dropped, and the next line starts with the number of dropped lines.
 
 use clap::ValueEnum;
+use jitlat_output::terminal;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::HashMap;
 use std::fmt;
@@ -303,6 +304,8 @@ impl Write for StandardError {
         }
         let dropped = DROPPED_LINES.swap(0, Ordering::Relaxed);
         let note = match dropped {
+            // The line replaces the progress, which is drawn again below it.
+            0 if terminal::work::is_shown() => "\r\x1b[K".to_owned(),
             0 => String::new(),
             n => format!("jitlat: {n} lines before this one could not be written\n"),
         };

@@ -2,26 +2,40 @@
 
 use crate::exit::ExitStatus;
 use crate::interrupt;
+use crate::live::{self, PathBoard};
+use crate::options::live::LiveArgs;
 use crate::options::outputs::Outputs;
 use crate::options::{LocalAddresses, family};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use jitlat_core::class_paths::ClassPaths;
 use jitlat_core::far_host::FarHost;
 use jitlat_core::path::Path;
+use jitlat_core::path_history::{FlowNumber, PathEvent, PathHistory};
 use jitlat_core::spec::Dscp;
 use jitlat_core::{Span, Transport, quantity};
 use jitlat_instruments::Stop;
-use jitlat_instruments::path::PathTest;
+use jitlat_instruments::path::{PathTest, TCP_PORT, UDP_PORT};
+use jitlat_net::clock;
+use jitlat_net::names::{NameSources, Names};
 use jitlat_net::resolve::is_link_local;
 use jitlat_output::terminal;
 use jitlat_output::{Report, ReportParts};
 use jitlat_report::text;
 use serde::Serialize;
 use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
 use tracing::warn;
 
-/// Examine the routers to a host: delay, DSCP rewriting and MPLS labels per hop
+/// Maximum number of probes per hop.
+const MAX_PROBES: u32 = 100_000;
+/// Number of probes per hop without `-n`.
+const USUAL_PROBES: u32 = 10;
+/// Time to wait for names after the last probe.
+const NAMES_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Examine the routers to a host: delay, names, DSCP and MPLS labels per hop
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Needs CAP_NET_RAW to receive the packets that routers quote. Routers limit their answers \
@@ -34,9 +48,9 @@ pub struct PathArgs {
     /// Send TCP probes (connection attempts) instead of UDP
     #[arg(short = 't')]
     pub tcp: bool,
-    /// Number of probes per hop
-    #[arg(short = 'n', value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub probes: u32,
+    /// Number of probes per hop (default: 10; with --live until you quit)
+    #[arg(short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_PROBES)))]
+    pub probes: Option<u32>,
     /// Time between two probes to the same hop
     #[arg(short = 'p', value_name = "PERIOD", value_parser = quantity::period, default_value = "1s")]
     pub period: Span,
@@ -66,6 +80,22 @@ pub struct PathArgs {
     /// Time to wait for an answer
     #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "2s")]
     pub timeout: Span,
+    /// Vary the source port: N flows, which routers may send along different routes
+    ///
+    /// Without it all UDP probes have the same addresses and ports, so that routers which balance load by these send them
+    /// along one route. The flows take turns: no hop is probed more often than with one flow.
+    #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true, value_parser = clap::value_parser!(u16).range(1..=64), conflicts_with_all = ["tcp", "classes"])]
+    pub flows: FlowNumber,
+    /// Do not look up the names of routers
+    #[arg(long)]
+    pub no_dns: bool,
+    /// Look up the autonomous system of each router (asks Team Cymru's DNS)
+    ///
+    /// Sends the public addresses of the routers to the name servers of origin.asn.cymru.com, through those of this host.
+    #[arg(long)]
+    pub asn: bool,
+    #[command(flatten)]
+    pub live: LiveArgs,
     #[command(flatten)]
     pub outputs: Outputs<{ ReportParts::NOTHING.0 }>,
 }
@@ -77,6 +107,10 @@ pub fn run(args: &PathArgs) -> Result<ExitStatus> {
     {
         bail!("--classes: {} is given twice, but only different classes can be compared", twice.1);
     }
+    if args.live.live && !args.classes.is_empty() {
+        bail!("--live shows one path: leave out --classes, or give one class as -D");
+    }
+    let drawn = args.live.live && live::is_possible()?;
     let stop = interrupt::stop()?;
     let FarHost { name: host, port } = args.host.parse()?;
     if let (Some(port), Some(_)) = (port, args.port) {
@@ -89,21 +123,24 @@ pub fn run(args: &PathArgs) -> Result<ExitStatus> {
         transport: if args.tcp { Transport::Tcp } else { Transport::Udp },
         port: args.port.or(port),
         dscp: args.dscp,
-        probes: args.probes,
+        probes: args.probes.unwrap_or(if drawn { MAX_PROBES } else { USUAL_PROBES }),
         period: args.period,
         hops: args.hops,
         timeout: args.timeout,
+        flows: args.flows,
         ..PathTest::new(host)
     };
+    let names =
+        Arc::new(Names::start(NameSources::of_system(!args.no_dns, args.asn)).context("looking up names")?);
     let options = text::TextOptions { style: terminal::style(), ..text::TextOptions::default() };
     let whole = match &args.classes[..] {
         [] => {
-            let path = test.run(&stop, &mut |_| ())?;
+            let path = examine(&test, args, drawn, &names, &stop)?;
             let whole = args.outputs.write(&PathReport(&path), || text::path(&path, &options));
             whole && !path.hops.is_empty()
         }
         classes => {
-            let found = of_classes(test, classes, &stop)?;
+            let found = of_classes(test, classes, &names, &stop)?;
             let whole = args.outputs.write(&PathReport(&found), || text::class_paths(&found, &options));
             whole && found.hops() > 0
         }
@@ -111,8 +148,59 @@ pub fn run(args: &PathArgs) -> Result<ExitStatus> {
     Ok(if whole { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }
 
+/// Examines one path, with a full-screen view if it is `drawn`.
+fn examine(test: &PathTest, args: &PathArgs, drawn: bool, names: &Arc<Names>, stop: &Stop) -> Result<Path> {
+    let mut history = PathHistory::new(test.timeout);
+    let view = match drawn {
+        true => {
+            let port = test.port.unwrap_or(if args.tcp { TCP_PORT } else { UDP_PORT });
+            let board = PathBoard {
+                host: args.host.clone(),
+                probes: format!("{} port {port}", if args.tcp { "TCP" } else { "UDP" }),
+                dscp: test.dscp,
+                flows: test.flows,
+                planned: args.probes,
+                history: history.clone(),
+            };
+            Some(live::start_path(board, names.clone(), stop)?)
+        }
+        false => None,
+    };
+    let found = test.run(stop, &mut |event| {
+        history.event(event, clock::steady(), clock::wall());
+        match &view {
+            Some(view) => view.event(event),
+            None => ask(names, event),
+        }
+    });
+    // Release the terminal before anything is printed.
+    drop(view);
+    let mut path = found?;
+    history.complete(&mut path, clock::steady());
+    name(&mut path, names);
+    Ok(path)
+}
+
+/// Looks up the name of a router that has answered.
+fn ask(names: &Names, event: &PathEvent<'_>) {
+    if let PathEvent::Answered(_, reply) = event {
+        names.ask(reply.from);
+    }
+}
+
+/// Adds the names of routers, as far as they are known soon.
+fn name(path: &mut Path, names: &Names) {
+    names.wait(NAMES_TIMEOUT);
+    let known = names.known();
+    for responder in path.hops.iter_mut().flat_map(|hop| &mut hop.responders) {
+        if let Some(names) = known.get(&responder.address) {
+            (responder.name, responder.origin) = (names.name.clone(), names.origin.clone());
+        }
+    }
+}
+
 /// Examines the path of each class.
-fn of_classes(mut test: PathTest, classes: &[Dscp], stop: &Stop) -> Result<ClassPaths> {
+fn of_classes(mut test: PathTest, classes: &[Dscp], names: &Names, stop: &Stop) -> Result<ClassPaths> {
     let mut paths: Vec<Path> = Vec::new();
     for dscp in classes.iter().filter(|_| !stop.is_requested()) {
         // A name may have several addresses, and their paths would differ. (A link-local address needs its interface.)
@@ -120,8 +208,9 @@ fn of_classes(mut test: PathTest, classes: &[Dscp], stop: &Stop) -> Result<Class
             test.host = first.destination.to_string();
         }
         test.dscp = *dscp;
-        paths.push(test.run(stop, &mut |_| ())?);
+        paths.push(test.run(stop, &mut |event| ask(names, event))?);
     }
+    paths.iter_mut().for_each(|path| name(path, names));
     Ok(ClassPaths::new(paths))
 }
 

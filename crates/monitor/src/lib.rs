@@ -9,7 +9,6 @@
 //! * [`timetable`] – times of all tests: the same on every host that has the same file
 //! * [`agenda`] – next actions of one host, and outcome of each slot
 //! * [`reports`] – reports of a host about its slots without a result
-//! * [`route`] – recognises changes of a route
 //! * [`extra`] – tests on demand in the gaps of the timetable
 //! * [`alert`] – alert rules and their states
 //! * [`plan`] – traffic and load of each host; [`text`] – the plan and its outcome, for people
@@ -36,7 +35,6 @@ pub mod model;
 pub mod plan;
 pub mod reports;
 pub mod rounds;
-pub mod route;
 #[cfg(feature = "runtime")]
 pub mod runtime;
 pub mod text;

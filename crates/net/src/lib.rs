@@ -11,6 +11,7 @@
 //! * [`client`], [`server`] – the drivers of the two sides of a one-way test
 //! * `rpm`, a feature – responsiveness under load over HTTP/2: client and server
 //! * [`resolve`] – addresses of hosts and interfaces
+//! * [`names`] – names of addresses, by DNS
 //! * [`discovery`] – servers on the local link, by multicast DNS
 //! * [`doctor`] – delays that this host adds to every measurement, and their causes
 //! * [`emulator`] – impaired paths for tests and demonstrations
@@ -81,6 +82,7 @@ pub mod key_file;
 pub mod lamp_frame;
 mod launch;
 mod lead;
+pub mod names;
 mod netlink;
 pub mod owamp;
 pub mod pace;

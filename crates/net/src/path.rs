@@ -11,6 +11,7 @@ use crate::stamp::StampMode;
 use crate::sys::{Inbox, MAX_BATCH};
 use crate::twoway::socket;
 use jitlat_core::path::{Path, PathEnd};
+use jitlat_core::path_history::PathEvent;
 use jitlat_core::{Span, SteadyTime, Transport, WallTime};
 use jitlat_proto::path::{DueProbe, IcmpFamily, ProbeAnswer, Quotation, TracePlan, Tracer};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -64,11 +65,15 @@ pub fn source_address(to: SocketAddr, bind: Option<IpAddr>) -> Result<IpAddr, Pa
     look().map_err(|source| PathError { to: to.ip(), doing: "looking up the route", source })
 }
 
-/// Runs `plan`; calls `progress` with the number of each completed round.
+/// Runs `plan`; passes each probe, answer and completed round to `observer`.
 ///
 /// # Errors
 /// [`PathError`], usually because raw sockets are not permitted.
-pub fn trace(plan: TracePlan, stop: &AtomicBool, progress: &mut dyn FnMut(u32)) -> Result<Path, PathError> {
+pub fn trace(
+    plan: TracePlan,
+    stop: &AtomicBool,
+    observer: &mut dyn FnMut(&PathEvent<'_>),
+) -> Result<Path, PathError> {
     let to = plan.destination;
     let failed = |doing| move |source| PathError { to, doing, source };
     let mut notes = Vec::new();
@@ -79,14 +84,14 @@ pub fn trace(plan: TracePlan, stop: &AtomicBool, progress: &mut dyn FnMut(u32)) 
     let mut round = 0;
     while !run.tracer.is_over(clock::steady()) && !stop.load(Ordering::Relaxed) {
         while let Some(due) = run.tracer.poll_probe(clock::steady()) {
-            run.send(due).map_err(failed("sending a probe"))?;
+            run.send(due, observer).map_err(failed("sending a probe"))?;
         }
         run.wait().map_err(failed("waiting for answers"))?;
-        run.read_errors().map_err(failed("reading ICMP errors"))?;
-        run.connections();
+        run.read_errors(observer).map_err(failed("reading ICMP errors"))?;
+        run.connections(observer);
         if run.tracer.round() > round {
             round = run.tracer.round();
-            progress(round);
+            observer(&PathEvent::Round(round));
         }
         // By the end of the first round, every router that answers at all has answered at least once.
         if round >= 2 {
@@ -105,12 +110,12 @@ struct TraceRun {
 }
 
 impl TraceRun {
-    fn send(&mut self, due: DueProbe) -> io::Result<()> {
+    fn send(&mut self, due: DueProbe, observer: &mut dyn FnMut(&PathEvent<'_>)) -> io::Result<()> {
         let plan = self.tracer.plan().clone();
         let at = clock::wall();
         // A probe that this host cannot send does not count as sent, because it was not lost on the path.
         match self.probes.send(&plan, due) {
-            Ok(()) => self.tracer.sent(due, at, clock::steady()),
+            Ok(()) => observer(&PathEvent::Sent(self.tracer.sent(due, at, clock::steady()))),
             Err(e) if is_passing(&e) => tracing::debug!("probe with time to live {}: {e}", due.ttl),
             Err(e) => return Err(e),
         }
@@ -128,7 +133,7 @@ impl TraceRun {
         }
     }
 
-    fn read_errors(&mut self) -> io::Result<()> {
+    fn read_errors(&mut self, observer: &mut dyn FnMut(&PathEvent<'_>)) -> io::Result<()> {
         let TraceRun { tracer, errors, probes } = self;
         for _ in 0..MAX_ROUNDS {
             match errors.inbox.receive(errors.socket.as_fd(), libc::MSG_DONTWAIT) {
@@ -146,9 +151,12 @@ impl TraceRun {
                     IcmpFamily::V6 => datagram.data,
                 };
                 let Ok(quotation) = Quotation::parse(errors.family, message) else { continue };
-                let slot = tracer.slot(&quotation, probes.port, |port| probes.slot_of_port(port));
+                let slot = tracer.slot(&quotation, &probes.ports, |port| probes.slot_of_port(port));
                 let Some(slot) = slot else { continue };
-                tracer.answer(slot, ProbeAnswer::of_quotation(quotation, from.ip().to_canonical(), at), now);
+                let answer = ProbeAnswer::of_quotation(quotation, from.ip().to_canonical(), at);
+                if let Some((probe, reply)) = tracer.answer(slot, answer, now) {
+                    observer(&PathEvent::Answered(probe, reply));
+                }
                 probes.done(slot);
             }
         }
@@ -156,12 +164,14 @@ impl TraceRun {
     }
 
     /// Checks for connection attempts that the destination has accepted or refused.
-    fn connections(&mut self) {
+    fn connections(&mut self, observer: &mut dyn FnMut(&PathEvent<'_>)) {
         let (destination, now) = (self.tracer.plan().destination, clock::steady());
         for (slot, at) in self.probes.answered(now) {
             let end = Some(PathEnd::Destination);
             let answer = ProbeAnswer { from: destination, at, traffic_class: None, labels: Vec::new(), end };
-            self.tracer.answer(slot, answer, now);
+            if let Some((probe, reply)) = self.tracer.answer(slot, answer, now) {
+                observer(&PathEvent::Answered(probe, reply));
+            }
         }
     }
 }
@@ -204,8 +214,8 @@ impl IcmpErrors {
 
 /// Sockets that send probes.
 enum ProbeSockets {
-    /// One socket for all probes.
-    Udp(Socket),
+    /// One socket per flow.
+    Udp(Vec<Socket>),
     /// One connection attempt per probe, until the attempt is answered or given up.
     Tcp(Vec<Option<Attempt>>),
 }
@@ -221,31 +231,37 @@ struct Attempt {
 
 struct Probes {
     sockets: ProbeSockets,
-    /// Source port of UDP probes.
-    port: u16,
+    /// Source port of the UDP probes of each flow.
+    ports: Vec<u16>,
     /// Payload of the longest probe.
     padding: Vec<u8>,
 }
 
 impl Probes {
     fn open(plan: &TracePlan, notes: &mut Vec<String>) -> io::Result<Probes> {
-        let mut port = 0;
+        let mut ports = Vec::new();
         let sockets = match plan.transport {
             Transport::Udp => {
-                let socket = bound(plan, Type::DGRAM, Protocol::UDP)?;
-                notes.extend(sockets::mark(&socket, plan.dscp, plan.mark).err().map(|e| e.to_string()));
-                port = socket.local_addr()?.as_socket().map_or(0, |a| a.port());
-                ProbeSockets::Udp(socket)
+                let mut flows = Vec::new();
+                for flow in 0..plan.flows.max(1) {
+                    let socket = bound(plan, Type::DGRAM, Protocol::UDP)?;
+                    let marked = sockets::mark(&socket, plan.dscp, plan.mark);
+                    notes.extend(marked.err().filter(|_| flow == 0).map(|e| e.to_string()));
+                    ports.push(socket.local_addr()?.as_socket().map_or(0, |a| a.port()));
+                    flows.push(socket);
+                }
+                ProbeSockets::Udp(flows)
             }
             Transport::Tcp => ProbeSockets::Tcp((0..jitlat_proto::path::MAX_PROBES).map(|_| None).collect()),
         };
-        Ok(Probes { sockets, port, padding: vec![0; 1024] })
+        Ok(Probes { sockets, ports, padding: vec![0; 1024] })
     }
 
     fn send(&mut self, plan: &TracePlan, due: DueProbe) -> io::Result<()> {
         let to = at(plan, plan.destination, plan.port);
         match &mut self.sockets {
-            ProbeSockets::Udp(socket) => {
+            ProbeSockets::Udp(flows) => {
+                let socket = &flows[usize::from(due.flow.saturating_sub(1)) % flows.len()];
                 set_ttl(socket, plan, due.ttl)?;
                 socket.send_to(&self.padding[..due.payload().into()], &to.into()).map(drop)
             }

@@ -11,7 +11,7 @@
 //! * [`stamp`], [`twamp`], [`irtt`], [`ipsla`], [`lamp`], [`echo`], [`reqresp`] – the two-way protocols;
 //!   [`wsmp`] – messages that may carry LaMP
 //! * [`rpm`] – responsiveness under working conditions, over HTTP/2
-//! * [`discovery`] – servers on the local link, by multicast DNS
+//! * [`discovery`] – servers on the local link, by multicast DNS; [`names`] – names of addresses, by DNS
 //! * [`owamp`] – the standard one-way protocol; [`amp`] – code that it shares with TWAMP
 //! * [`jitlat`] – the one-way protocol: control conversation (two dialects) and test stream
 //! * [`digest`] – reports of a capture point on another host; [`push`] – tests sent to a collector;
@@ -64,6 +64,7 @@ pub mod irtt;
 pub mod jitlat;
 pub mod lamp;
 pub mod machine;
+pub mod names;
 pub mod owamp;
 pub mod path;
 pub mod policy;

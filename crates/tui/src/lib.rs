@@ -4,6 +4,7 @@
 //! * [`Board`] – state of the tests that are shown: a [`LiveState`] per test, updated by its events
 //! * [`draw`] – the screen as a pure function of [`ScreenState`]: a board, the user's selection ([`Viewing`]), and the
 //!   capabilities of the terminal ([`Look`])
+//! * [`path`] – the same for a path whose hops are probed
 //!
 //! The thread that talks to the far host copies events into the board; the drawing thread reads the board.
 //! Neither handles packets, and a slow or blocked terminal delays frames, never packets.
@@ -14,6 +15,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod look;
+pub mod path;
 mod screen;
 mod terminal;
 #[cfg(test)]

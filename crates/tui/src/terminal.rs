@@ -16,7 +16,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use ratatui::backend::CrosstermBackend;
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::cursor::{Hide, Show};
-use ratatui::crossterm::event::{self, Event};
+use ratatui::crossterm::event::{self, Event, KeyEvent};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
@@ -102,15 +102,84 @@ impl Drop for OwnedTerminal {
     }
 }
 
+/// Content of a full-screen view.
+pub(crate) trait LiveScreen: Send + 'static {
+    /// Computes what takes long, before the next frame.
+    fn prepare(&mut self) {}
+
+    /// Draws one frame into an empty buffer.
+    fn draw(&self, picture: &mut Buffer);
+
+    /// Handles a key.
+    fn key(&mut self, key: KeyEvent) -> Option<ViewerRequest>;
+
+    /// True if nothing runs, so that quitting ends only the view.
+    fn is_saved(&self) -> bool {
+        false
+    }
+}
+
+/// The thread that draws a [`LiveScreen`], until [`Drawing::finish`] is called or this value is dropped.
+pub(crate) struct Drawing {
+    over: Arc<AtomicBool>,
+    stop: Stop,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drawing {
+    /// Takes over the terminal and draws `screen`; see [`View::start`].
+    pub(crate) fn start(
+        screen: impl LiveScreen,
+        while_taken: impl Send + 'static,
+        stop: &Stop,
+    ) -> Result<Drawing, ViewError> {
+        let keyboard = keyboard().map_err(ViewError::Keyboard)?;
+        let taken = OwnedTerminal::take(Box::new(while_taken)).map_err(ViewError::Terminal)?;
+        let over = Arc::new(AtomicBool::new(false));
+        let drawer = Drawer { taken, keyboard, screen, over: over.clone(), stop: stop.clone() };
+        let thread = thread::Builder::new().name("view".to_owned()).spawn(move || drawer.run());
+        Ok(Drawing { over, stop: stop.clone(), thread: Some(thread.map_err(ViewError::Thread)?) })
+    }
+
+    /// Waits until the user quits, or a stop is requested.
+    fn wait(mut self) {
+        while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) && !self.stop.is_requested() {
+            thread::sleep(Duration::from_millis(50));
+        }
+        self.finish();
+    }
+
+    /// Restores the terminal.
+    pub(crate) fn finish(&mut self) {
+        self.over.store(true, Ordering::Release);
+        let Some(drawing) = self.thread.take() else { return };
+        let since = Instant::now();
+        while !drawing.is_finished() && since.elapsed() < LAST_FRAME_TIMEOUT {
+            thread::sleep(Duration::from_millis(5));
+        }
+        if drawing.is_finished() {
+            // A panic in the thread has already restored the terminal and printed a message.
+            let _ = drawing.join();
+        } else {
+            // A terminal that accepts no more output must not block the test.
+            give_back();
+        }
+    }
+}
+
+impl Drop for Drawing {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
 /// A view on the terminal; drawn until [`View::finish`] is called or the view is dropped.
 pub struct View {
     board: Arc<Mutex<Board>>,
-    over: Arc<AtomicBool>,
-    stop: Stop,
-    drawing: Option<JoinHandle<()>>,
+    drawing: Drawing,
 }
 
-fn lock(board: &Mutex<Board>) -> MutexGuard<'_, Board> {
+pub(crate) fn lock<T>(board: &Mutex<T>) -> MutexGuard<'_, T> {
     board.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -126,23 +195,11 @@ impl View {
         while_taken: impl Send + 'static,
         stop: &Stop,
     ) -> Result<View, ViewError> {
-        let keyboard = keyboard().map_err(ViewError::Keyboard)?;
-        let taken = OwnedTerminal::take(Box::new(while_taken)).map_err(ViewError::Terminal)?;
-        let (board, over) = (Arc::new(Mutex::new(board)), Arc::new(AtomicBool::new(false)));
-        let drawer = Drawer {
-            taken,
-            keyboard,
-            viewing: Viewing::new(lock(&board).targets.len()),
-            board: board.clone(),
-            over: over.clone(),
-            stop: stop.clone(),
-            look,
-            summaries: Vec::new(),
-            computed: None,
-        };
-        let drawing = thread::Builder::new().name("view".to_owned()).spawn(move || drawer.run());
-        let drawing = drawing.map_err(ViewError::Thread)?;
-        Ok(View { board, over, stop: stop.clone(), drawing: Some(drawing) })
+        let viewing = Viewing::new(board.targets.len());
+        let board = Arc::new(Mutex::new(board));
+        let screen =
+            TestScreen { board: board.clone(), viewing, look, summaries: Vec::new(), computed: None };
+        Ok(View { board, drawing: Drawing::start(screen, while_taken, stop)? })
     }
 
     /// Returns an observer for the test of a target.
@@ -158,35 +215,13 @@ impl View {
     }
 
     /// Waits until the user quits, or a stop is requested.
-    pub fn wait(mut self) {
-        while self.drawing.as_ref().is_some_and(|drawing| !drawing.is_finished()) && !self.stop.is_requested()
-        {
-            thread::sleep(Duration::from_millis(50));
-        }
-        self.finish();
+    pub fn wait(self) {
+        self.drawing.wait();
     }
 
     /// Restores the terminal.
     pub fn finish(&mut self) {
-        self.over.store(true, Ordering::Release);
-        let Some(drawing) = self.drawing.take() else { return };
-        let since = Instant::now();
-        while !drawing.is_finished() && since.elapsed() < LAST_FRAME_TIMEOUT {
-            thread::sleep(Duration::from_millis(5));
-        }
-        if drawing.is_finished() {
-            // A panic in the thread has already restored the terminal and printed a message.
-            let _ = drawing.join();
-        } else {
-            // A terminal that accepts no more output must not block the test.
-            give_back();
-        }
-    }
-}
-
-impl Drop for View {
-    fn drop(&mut self) {
-        self.finish();
+        self.drawing.finish();
     }
 }
 
@@ -234,29 +269,24 @@ fn wait_for_input(keyboard: &OwnedFd, limit: Duration) -> io::Result<()> {
 }
 
 /// The thread that draws and reads keys.
-struct Drawer {
+struct Drawer<S> {
     taken: OwnedTerminal,
     keyboard: OwnedFd,
-    board: Arc<Mutex<Board>>,
+    screen: S,
     over: Arc<AtomicBool>,
     stop: Stop,
-    viewing: Viewing,
-    look: Look,
-    summaries: Vec<Option<Summary>>,
-    /// Time of the last computation of the figures, and their target; `None` before the first.
-    computed: Option<(Instant, usize)>,
 }
 
-impl Drawer {
+impl<S: LiveScreen> Drawer<S> {
     fn run(mut self) {
         // Threads that handle packets have priority.
         pace::yield_to_others();
-        let saved = lock(&self.board).saved;
+        let saved = self.screen.is_saved();
         while !self.over.load(Ordering::Acquire) {
             if saved && self.stop.is_requested() {
                 return;
             }
-            self.compute_figures();
+            self.screen.prepare();
             // The terminal is gone: the test continues without it.
             if self.draw().is_err() {
                 return;
@@ -272,16 +302,10 @@ impl Drawer {
         }
     }
 
-    /// Draws one frame. The board is locked while the frame is rendered, but not while it is written to the terminal.
     fn draw(&mut self) -> io::Result<()> {
         let size = self.taken.terminal.size()?;
         let mut picture = Buffer::empty(Rect::new(0, 0, size.width, size.height));
-        {
-            let board = lock(&self.board);
-            let Drawer { viewing, look, summaries, .. } = self;
-            let shown = ScreenState { board: &board, viewing, look: *look, summaries, now: steady() };
-            screen::draw(&shown, &mut picture);
-        }
+        self.screen.draw(&mut picture);
         self.taken.terminal.draw(|frame| {
             // The terminal may have been resized in the meantime.
             if frame.area() == picture.area {
@@ -301,10 +325,7 @@ impl Drawer {
         // Limited, because held keys may arrive faster than frames are drawn.
         for _ in 0..64 {
             match event::read()? {
-                Event::Key(key) => {
-                    let board = lock(&self.board);
-                    request = self.viewing.key(key, &board, steady()).or(request);
-                }
+                Event::Key(key) => request = self.screen.key(key).or(request),
                 Event::Resize(..) => request = request.or(Some(ViewerRequest::Redraw)),
                 _ => {}
             }
@@ -314,9 +335,21 @@ impl Drawer {
         }
         Ok(request)
     }
+}
 
+/// Screen of one or more tests.
+struct TestScreen {
+    board: Arc<Mutex<Board>>,
+    viewing: Viewing,
+    look: Look,
+    summaries: Vec<Option<Summary>>,
+    /// Time of the last computation of the figures, and their target; `None` before the first.
+    computed: Option<(Instant, usize)>,
+}
+
+impl LiveScreen for TestScreen {
     /// Computes all figures, if they are visible and due.
-    fn compute_figures(&mut self) {
+    fn prepare(&mut self) {
         let target = self.viewing.target;
         let fresh = |(at, of): (Instant, usize)| of == target && at.elapsed() < FIGURES_INTERVAL;
         if self.viewing.tab != ViewTab::Figures || self.computed.is_some_and(fresh) {
@@ -332,5 +365,22 @@ impl Drawer {
         }
         self.summaries = analyses.into_iter().map(|analysis| analysis.map(summary)).collect();
         self.computed = Some((Instant::now(), target));
+    }
+
+    /// Draws one frame. The board is locked while the frame is rendered, but not while it is written to the terminal.
+    fn draw(&self, picture: &mut Buffer) {
+        let board = lock(&self.board);
+        let TestScreen { viewing, look, summaries, .. } = self;
+        let shown = ScreenState { board: &board, viewing, look: *look, summaries, now: steady() };
+        screen::draw(&shown, picture);
+    }
+
+    fn key(&mut self, key: KeyEvent) -> Option<ViewerRequest> {
+        let board = lock(&self.board);
+        self.viewing.key(key, &board, steady())
+    }
+
+    fn is_saved(&self) -> bool {
+        lock(&self.board).saved
     }
 }

@@ -263,6 +263,7 @@ fn targets_are_sorted_and_their_errors_said() {
     let shown = (board, at(1100));
     let mut viewing = Viewing::new(5);
     insta::assert_snapshot!("targets_80", picture(&shown, &viewing, FULL, [80, 12]));
+    insta::assert_snapshot!("targets_24_rows", picture(&shown, &viewing, FULL, [80, 24]));
     insta::assert_snapshot!("targets_60", picture(&shown, &viewing, PLAIN, [60, 12]));
     pressed(&mut viewing, &shown.0, shown.1, &chars("ssr"));
     assert_eq!(shown.0.order(viewing.sort, viewing.falling)[0], 3, "the lossy one comes first");

@@ -14,6 +14,7 @@ use jitlat_core::WallTime;
 use jitlat_core::distribution::log_histogram::LogHistogram;
 use jitlat_core::distribution::percentile::{Method, Percent};
 use jitlat_core::pool::Pool;
+use jitlat_core::route;
 use jitlat_report::html::scrolling;
 use maud::{Markup, PreEscaped, html};
 use serde::Serialize;
@@ -593,14 +594,17 @@ fn route_history(view: &PathPage) -> Markup {
         thead {
             tr {
                 @for column in ["first seen", "last seen"] { th scope="col" { (column) } }
+                th.words scope="col" { "change" }
                 th.words scope="col" { "routers" }
             }
         }
         tbody {
-            @for route in routes.iter().rev().take(MAX_LISTED_CHANGES) {
+            @for (k, route) in routes.iter().enumerate().rev().take(MAX_LISTED_CHANGES) {
+                @let before = routes[..k].iter().rfind(|before| before.route == route.route);
                 tr {
                     th scope="row" { (utc(route.first_ns)) }
                     td { (utc(route.last_ns)) }
+                    td.words { @if let Some(before) = before { (route::change(&before.hops, &route.hops)) } @else { "–" } }
                     td.words { (route.hops.join(" → ")) }
                 }
             }

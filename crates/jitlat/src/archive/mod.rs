@@ -17,6 +17,7 @@ use jitlat_archive::{
 use jitlat_core::scalars::{SCALARS, Selector};
 use jitlat_core::{WallTime, pool, quantity};
 use jitlat_output::terminal;
+use jitlat_output::terminal::work::Work;
 use jitlat_store::output as file;
 use std::fs::{self, File};
 use std::io;
@@ -323,14 +324,18 @@ pub fn run(args: &ArchiveArgs) -> Result<ExitStatus> {
         Verb::Compare(args) => compare(args),
         Verb::Export(args) => export(args),
         Verb::Compact(args) => {
+            let work = Work::of("moving packets into larger files");
             let done = Archive::open_to_write(&args.archive)?.compact()?;
+            drop(work);
             terminal::print(&show::compacted(&done))?;
             Ok(if done.damaged == 0 { ExitStatus::Measured } else { ExitStatus::NotMeasured })
         }
         Verb::Prune(args) => {
             let archive = Archive::open_to_write(&args.place.archive)?;
+            let work = Work::of("removing old tests");
             for keep in &args.keep {
-                terminal::print(&show::pruned(&archive.prune(*keep, now())?))?;
+                let pruned = archive.prune(*keep, now())?;
+                work.print(&show::pruned(&pruned))?;
             }
             Ok(ExitStatus::Measured)
         }
@@ -341,10 +346,12 @@ pub fn run(args: &ArchiveArgs) -> Result<ExitStatus> {
         }
         Verb::Fsck(args) => {
             let root = &args.place.archive;
+            let work = Work::of("checking the archive");
             let checked = match args.dry_run {
                 true => Archive::open(root)?.inspect(args.logs),
                 false => Archive::open_to_write(root)?.check(args.logs),
             };
+            drop(work);
             let checked = checked.map_err(|e| read_only(root, e))?;
             terminal::print(&show::checked(&checked))?;
             Ok(match checked.damaged.is_empty() {
@@ -355,6 +362,7 @@ pub fn run(args: &ArchiveArgs) -> Result<ExitStatus> {
         }
         Verb::Backup(args) => {
             let archive = Archive::open(&args.place.archive)?;
+            let work = Work::of("copying");
             let said = match &args.to {
                 None => {
                     archive.copy_catalogue()?;
@@ -362,17 +370,22 @@ pub fn run(args: &ArchiveArgs) -> Result<ExitStatus> {
                 }
                 Some(to) => show::backed_up(&archive.back_up(to)?),
             };
+            drop(work);
             printed(&said)
         }
         Verb::Restore(args) => {
+            let work = Work::of("restoring the catalogue");
             let done = Archive::restore(&args.archive)?;
+            drop(work);
             terminal::print(&show::restored(&done))?;
             let whole = done.from_packets.damaged.is_empty();
             Ok(if whole { ExitStatus::Measured } else { ExitStatus::NotMeasured })
         }
         Verb::Migrate(args) => {
+            let work = Work::of("migrating the archive");
             let before = Archive::migrate(&args.archive)?;
             let renamed = Archive::open_to_write(&args.archive)?.rename()?;
+            drop(work);
             terminal::print(&show::migrated(before, &renamed))?;
             Ok(ExitStatus::Measured)
         }
@@ -403,23 +416,28 @@ fn test_path(archive: &Path, id: &str) -> Result<PathBuf> {
 fn add(args: &AddArgs) -> Result<ExitStatus> {
     let stop = interrupt::stop()?;
     let archive = Archive::make(&args.place.archive)?;
-    let mut failed = 0;
+    let (mut done, mut failed) = (0, 0);
+    let work = Work::counted("adding logs", args.logs.len() as u64);
     for logs in batches(&args.logs).take_while(|_| !stop.is_requested()) {
         let paths: Vec<&Path> = logs.iter().map(PathBuf::as_path).collect();
-        for (log, added) in logs.iter().zip(archive.add_files(&paths, &args.tags)) {
+        let all_added = archive.add_files(&paths, &args.tags);
+        done += logs.len() as u64;
+        work.done(done);
+        for (log, added) in logs.iter().zip(all_added) {
             let name = log.display();
             match added {
-                Ok(AddOutcome::New(id)) => terminal::print(&format!("{id}  {name}\n"))?,
+                Ok(AddOutcome::New(id)) => work.print(&format!("{id}  {name}\n"))?,
                 Ok(AddOutcome::Known(id)) => {
-                    terminal::print(&format!("{id}  {name}: already in the archive\n"))?;
+                    work.print(&format!("{id}  {name}: already in the archive\n"))?;
                 }
                 Err(e) => {
-                    error!("{name}: {e}");
+                    work.without(|| error!("{name}: {e}"));
                     failed += 1;
                 }
             }
         }
     }
+    drop(work);
     if stop.is_requested() {
         bail!("interrupted: only the tests listed above were added");
     }
@@ -523,14 +541,16 @@ fn export(args: &ArchiveExportArgs) -> Result<ExitStatus> {
     let folder = &args.folder;
     fs::create_dir_all(folder).with_context(|| format!("creating the folder {}", folder.display()))?;
     let mut failed = 0;
-    for id in ids {
+    let work = Work::counted("writing logs", ids.len() as u64);
+    for (k, id) in (0..).zip(ids) {
+        work.done(k);
         let path = folder.join(format!("{id}.log"));
         if let Err(e) = write_log(&archive, id, &path) {
-            error!("{id}: {}", crate::exit::explain(&e));
+            work.without(|| error!("{id}: {}", crate::exit::explain(&e)));
             failed += 1;
             continue;
         }
-        terminal::print(&format!("{}\n", path.display()))?;
+        work.print(&format!("{}\n", path.display()))?;
     }
     Ok(if failed == 0 { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }

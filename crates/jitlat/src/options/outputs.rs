@@ -14,6 +14,8 @@ use std::str::FromStr;
 
 /// Id of `--as`.
 pub const AS: &str = "as";
+/// Name of the format of pages.
+const PAGE: &str = "html";
 /// Id of `--format`.
 pub const FORMAT: &str = "format";
 /// Value of `--as` that lists the formats.
@@ -31,6 +33,16 @@ impl<const PARTS: u8> Deref for Outputs<PARTS> {
 
     fn deref(&self) -> &WantedOutputs {
         &self.0
+    }
+}
+
+impl<const PARTS: u8> Outputs<PARTS> {
+    /// Adds the page, written to `path`, unless a page is requested.
+    pub fn write_page_to(&mut self, path: &Path) {
+        if self.place(PAGE).is_none() {
+            let page = OUTPUTS.iter().find(|output| output.name == PAGE);
+            self.0.outputs.extend(page.map(|page| (*page, path.to_owned())));
+        }
     }
 }
 

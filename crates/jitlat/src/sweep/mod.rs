@@ -22,7 +22,7 @@ use jitlat_net::random;
 use jitlat_output::shell_word;
 use jitlat_output::sweep::{SweepReport, begin};
 use jitlat_output::terminal;
-use jitlat_output::terminal::progress::ProgressLine;
+use jitlat_output::terminal::work::Work;
 use jitlat_output::{ReportParts, screen};
 use jitlat_store::log::Naming;
 use jitlat_store::sweep::{FORMAT, LoadLink, SweepPlan, SweepState};
@@ -273,24 +273,25 @@ fn measure(state: &mut SweepState, options: &TestOptions, stop: &Stop) -> Result
     let left: Vec<SweepRun> = all.iter().filter(|run| !state.has(**run)).copied().collect();
     let plan = state.plan().clone();
     let name = |run: SweepRun| plan.grid.name(run.cell, None);
-    let mut line = ProgressLine::new();
+    let work = Work::counted("runs", all.len() as u64);
     let mut current = None;
     let test = |run: SweepRun| options.test(&plan, run.cell).map_err(|e| Error::Observer(e.into()));
     let measured = sweep(&left, plan.pause, &test, stop, &mut |event| {
         match event {
             SweepEvent::Begins(run) => {
                 current = Some(run);
-                let number = all.iter().position(|r| *r == run).map_or(0, |k| k + 1);
-                line.show(&format!("run {number} of {}: {}", all.len(), name(run)));
+                let number = all.iter().position(|r| *r == run).map_or(1, |k| k + 1);
+                work.done(number as u64 - 1);
+                work.describe(&name(run));
             }
-            SweepEvent::Failed(..) => line.clear(),
+            SweepEvent::Failed(..) => {}
             SweepEvent::Finished(outcome, packets) => {
                 state.add(outcome, packets).map_err(|e| Error::Observer(e.into()))?;
             }
         }
         Ok(())
     });
-    line.clear();
+    drop(work);
     measured.with_context(|| current.map(name).unwrap_or_default())?;
     let done = state.outcomes().len();
     if stop.is_requested() && done < all.len() {

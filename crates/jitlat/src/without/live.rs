@@ -2,9 +2,13 @@
 
 use super::missing;
 use anyhow::Result;
+use jitlat_core::Dscp;
 use jitlat_core::observer::{Event, Observer};
+use jitlat_core::path_history::{FlowNumber, PathEvent, PathHistory};
 use jitlat_instruments::Stop;
+use jitlat_net::names::Names;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// View of a test. It has no values, because this build cannot draw.
 #[derive(Debug)]
@@ -32,6 +36,29 @@ impl Board {
     pub fn of_hosts<'a>(_: impl IntoIterator<Item = &'a str>) -> Board {
         Board
     }
+}
+
+/// View of a path. It has no values, because this build cannot draw.
+#[derive(Debug)]
+pub enum PathView {}
+
+impl PathView {
+    pub fn event(&self, _: &PathEvent<'_>) {
+        match *self {}
+    }
+}
+
+pub struct PathBoard {
+    pub host: String,
+    pub probes: String,
+    pub dscp: Dscp,
+    pub flows: FlowNumber,
+    pub planned: Option<u32>,
+    pub history: PathHistory,
+}
+
+pub fn start_path(_: PathBoard, _: Arc<Names>, _: &Stop) -> Result<PathView> {
+    Err(missing("--live", "live"))
 }
 
 pub fn is_possible() -> Result<bool> {

@@ -5,6 +5,7 @@
 mod schema;
 
 use crate::harness::*;
+use crate::screen::TerminalUnderTest;
 use serde_json::Value;
 use std::net::IpAddr;
 use std::path::Path;
@@ -70,6 +71,21 @@ impl Chain {
         Some(chain)
     }
 
+    /// Adds a second link between the first two routers, which no packet takes until a route uses it. The second router
+    /// answers with the address of the link on which a packet arrived.
+    fn second_link(&self) {
+        let [near, far] = [&self.0[1], &self.0[2]];
+        run(&format!("ip -n {near} link add other type veth peer name other netns {far}"));
+        for (name, end) in [(near, 1), (far, 2)] {
+            run(&format!("ip -n {name} address add 10.78.1.{end}/24 dev other"));
+            run(&format!("ip -n {name} link set other up"));
+        }
+        for setting in ["icmp_errors_use_inbound_ifaddr=1", "conf.all.rp_filter=0", "conf.other.rp_filter=0"]
+        {
+            run(&format!("ip netns exec {far} sysctl -qw net.ipv4.{setting}"));
+        }
+    }
+
     fn rules(&self, k: usize, rules: &str) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("rules");
@@ -96,6 +112,24 @@ impl Drop for Chain {
         for name in &self.0 {
             let _ = Command::new("ip").args(["netns", "delete", name]).output();
         }
+    }
+}
+
+/// Names of hosts that a namespace sees; deleted when dropped.
+struct HostsFile(std::path::PathBuf);
+
+impl HostsFile {
+    fn write(namespace: &str, text: &str) -> HostsFile {
+        let folder = Path::new("/etc/netns").join(namespace);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("hosts"), text).unwrap();
+        HostsFile(folder)
+    }
+}
+
+impl Drop for HostsFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -161,21 +195,81 @@ fn three_routers_are_reported_with_what_they_do() {
     }
 }
 
+/// The hops appear as their routers answer, the name of a router and a change of the route are shown, and the report follows.
+#[test]
+fn a_path_is_watched_until_it_is_ended() {
+    let Some(chain) = Chain::new("a_path_is_watched_until_it_is_ended") else { return };
+    let Some(terminal) = TerminalUnderTest::new("a_path_is_watched_until_it_is_ended") else { return };
+    chain.second_link();
+    // `ip netns exec` shows this file as /etc/hosts.
+    let files = HostsFile::write(&chain.0[0], "10.77.0.2 gateway.test\n");
+    let arguments = "path 10.77.3.2 -D EF -p 100ms --timeout 1s --live";
+    terminal.jitlat(&format!("ip netns exec {}", chain.0[0]), arguments);
+    let row = |screen: &str, hop: &str| screen.lines().find(|line| line.starts_with(hop)).map(str::to_owned);
+    terminal.wait("all hops", |screen| {
+        let host = |hop: &str| row(screen, hop)?.split_whitespace().nth(1).map(str::to_owned);
+        let hosts = ["  1", "  2", "  3", "  4"].map(host);
+        let expected = ["gateway.test", "10.77.1.2", "*", "10.77.3.2"].map(|host| Some(host.to_owned()));
+        hosts == expected && screen.contains("hop 3: silence, not loss")
+    });
+    terminal.keys(&["n"]);
+    terminal.wait("addresses", |screen| row(screen, "  1").is_some_and(|row| row.contains("10.77.0.2")));
+    terminal.keys(&["PPage", "NPage"]);
+    terminal.wait_for("probes arrive here with DSCP CS1");
+    // The first router sends everything over the other link.
+    run(&format!("ip -n {} route replace default via 10.78.1.2", chain.0[1]));
+    terminal.wait_for("3 Changes (1)");
+    terminal.keys(&["3"]);
+    terminal.wait_for("hop 2: 10.78.1.2 instead of 10.77.1.2");
+    for (key, text) in [("2", "round-trip time to hop 4"), ("?", "this help"), ("?", "round-trip time")] {
+        terminal.keys(&[key]);
+        terminal.wait_for(text);
+    }
+    terminal.resize(60, 20);
+    terminal.keys(&["1"]);
+    terminal.wait_for("hop host");
+    terminal.resize(120, 40);
+    terminal.keys(&["q"]);
+    let screen = terminal.ended(0);
+    for phrase in ["gateway.test", "the route changed at hop 2: 10.78.1.2 instead of 10.77.1.2"] {
+        assert!(screen.contains(phrase), "{phrase} is not in\n{screen}");
+    }
+    drop(files);
+}
+
+/// Several flows show both routers of a hop whose traffic is balanced by ports.
+#[test]
+fn flows_show_the_routers_of_every_route() {
+    let Some(chain) = Chain::new("flows_show_the_routers_of_every_route") else { return };
+    chain.second_link();
+    let near = &chain.0[1];
+    // Layer 4: the kernel chooses the next hop by addresses and ports.
+    run(&format!("ip netns exec {near} sysctl -qw net.ipv4.fib_multipath_hash_policy=1"));
+    run(&format!("ip -n {near} route replace default nexthop via 10.77.1.2 nexthop via 10.78.1.2"));
+    let line = "10.77.3.2 --flows 16 -n 32 -p 20ms --timeout 1s";
+    let done = chain.path(&format!("{line} --json -"));
+    let path = Report(serde_json::from_str(&done.stdout).unwrap());
+    schema::assert_valid("path", &path.0);
+    let responders = path.at("/hops/1/responders").as_array().unwrap();
+    let of = |address: &str| {
+        let found = responders.iter().find(|r| r["address"] == address);
+        found.map(|r| r["flows"].as_array().unwrap().iter().map(|f| f.as_u64().unwrap()).collect::<Vec<_>>())
+    };
+    let [one, other] = ["10.77.1.2", "10.78.1.2"].map(|address| of(address).unwrap_or_default());
+    assert!(!one.is_empty() && !other.is_empty(), "{:#}", path.0);
+    assert!(one.iter().all(|flow| !other.contains(flow)), "a flow keeps its route: {:#}", path.0);
+    assert_eq!(path.at("/changes"), &serde_json::json!([]));
+    assert_eq!(path.count("/hops/0/sent"), 32);
+    chain.path("10.77.3.2 --flows 2 -t").refused(&["--flows", "cannot be used with"]);
+}
+
 #[test]
 fn routes_of_classes_are_shown_side_by_side() {
     let Some(chain) = Chain::new("routes_of_classes_are_shown_side_by_side") else { return };
-    // A second link between the first two routers, which the packets of one class take.
-    let [near, far] = [&chain.0[1], &chain.0[2]];
-    run(&format!("ip -n {near} link add other type veth peer name other netns {far}"));
-    for (name, end) in [(near, 1), (far, 2)] {
-        run(&format!("ip -n {name} address add 10.78.1.{end}/24 dev other"));
-        run(&format!("ip -n {name} link set other up"));
-    }
+    chain.second_link();
+    let near = &chain.0[1];
     run(&format!("ip -n {near} route add default via 10.78.1.2 table 100"));
     run(&format!("ip -n {near} rule add fwmark 1 table 100"));
-    for setting in ["icmp_errors_use_inbound_ifaddr=1", "conf.all.rp_filter=0", "conf.other.rp_filter=0"] {
-        run(&format!("ip netns exec {far} sysctl -qw net.ipv4.{setting}"));
-    }
     chain.rules(
         1,
         "table ip classes { chain in { type filter hook prerouting priority mangle; ip dscp ef meta mark set 1\n }\n }",

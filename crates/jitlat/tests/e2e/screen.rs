@@ -11,13 +11,13 @@ use tempfile::TempDir;
 const BINARY: &str = env!("CARGO_BIN_EXE_jitlat");
 
 /// A terminal with a shell; ended when dropped.
-struct TerminalUnderTest {
-    folder: TempDir,
+pub struct TerminalUnderTest {
+    pub folder: TempDir,
 }
 
 impl TerminalUnderTest {
     /// Starts a terminal; `None` without tmux: prints that, and fails if the environment requires other programs.
-    fn new(test: &str) -> Option<TerminalUnderTest> {
+    pub fn new(test: &str) -> Option<TerminalUnderTest> {
         if Command::new("tmux").arg("-V").output().is_err() {
             assert!(std::env::var_os("JITLAT_REQUIRE_PEERS").is_none(), "{test}: tmux is not installed");
             let _ = writeln!(std::io::stderr(), "skipped: {test} needs tmux");
@@ -42,7 +42,7 @@ impl TerminalUnderTest {
     }
 
     /// Presses keys, by tmux's names.
-    fn keys(&self, keys: &[&str]) {
+    pub fn keys(&self, keys: &[&str]) {
         self.tmux(&[&["send-keys"], keys].concat());
     }
 
@@ -61,7 +61,7 @@ impl TerminalUnderTest {
 
     /// Runs `jitlat` with these arguments; its process id is in the file `pid`, and `ended STATUS` is printed
     /// afterwards.
-    fn jitlat(&self, before: &str, arguments: &str) {
+    pub fn jitlat(&self, before: &str, arguments: &str) {
         let command = format!("echo $$ > pid; exec {before} {BINARY} {arguments}");
         self.line(&format!("clear; sh -c '{command}'; echo ended $?"));
     }
@@ -71,7 +71,7 @@ impl TerminalUnderTest {
         kill(Pid::from_raw(pid.trim().parse().unwrap()), signal).unwrap();
     }
 
-    fn resize(&self, columns: u16, rows: u16) {
+    pub fn resize(&self, columns: u16, rows: u16) {
         let (columns, rows) = (columns.to_string(), rows.to_string());
         self.tmux(&["resize-window", "-x", &columns, "-y", &rows]);
     }
@@ -81,7 +81,7 @@ impl TerminalUnderTest {
     }
 
     /// Waits until the screen is as `wanted`, and returns it.
-    fn wait(&self, what: &str, wanted: impl Fn(&str) -> bool) -> String {
+    pub fn wait(&self, what: &str, wanted: impl Fn(&str) -> bool) -> String {
         let mut screen = String::new();
         let shown = jitlat_waiting::within(TIMEOUT, || {
             screen = self.screen();
@@ -91,12 +91,12 @@ impl TerminalUnderTest {
         screen
     }
 
-    fn wait_for(&self, text: &str) -> String {
+    pub fn wait_for(&self, text: &str) -> String {
         self.wait(text, |screen| screen.contains(text))
     }
 
     /// Waits for the end of `jitlat` with this status, and checks that the terminal is restored.
-    fn ended(&self, status: i32) -> String {
+    pub fn ended(&self, status: i32) -> String {
         let line = format!("ended {status}");
         let screen = self.wait(&line, |screen| screen.lines().any(|l| l.trim_end() == line));
         let modes = self.tmux(&["display-message", "-p", "#{alternate_on} #{cursor_flag}"]);

@@ -32,6 +32,30 @@ fn a_bare_number_that_is_an_absurd_period_is_refused() {
 }
 
 #[test]
+fn without_arguments_five_commands_are_shown_and_that_is_no_error() {
+    let output = Command::new(env!("CARGO_BIN_EXE_jitlat")).stdin(Stdio::null()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0), "{output:?}");
+    let commands = text.lines().filter(|line| line.starts_with("  ")).count();
+    assert!(commands == 5 && text.contains("jitlat demo") && text.contains("jitlat -h"), "{text}");
+}
+
+#[test]
+fn the_demonstration_ends_with_commands_to_try() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_jitlat"));
+    command.args(["demo", "-n", "50", "-p", "1ms", "--no-log", "--open"]).current_dir(folder.path());
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let last: Vec<&str> = text.lines().rev().take(3).collect();
+    assert!(last.len() == 3 && last.iter().all(|line| line.contains("  jitlat ")), "{text}");
+    // Nobody sits at this terminal: the page is written, and no browser is started.
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("figures: jitlat-demo.html") && !errors.contains("xdg-open"), "{errors}");
+    assert!(folder.path().join("jitlat-demo.html").is_file());
+}
+
+#[test]
 fn a_misspelt_command_is_no_host() {
     // No name is looked up: the answer is immediate, and says how to test a host of that name.
     refused("srve", &["did you mean `jitlat serve`?", "`jitlat test srve`"]);

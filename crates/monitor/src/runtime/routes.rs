@@ -4,12 +4,12 @@
 use super::board::NewsBoard;
 use crate::Model;
 use crate::model::MonitoredRoute;
-use crate::route::KnownRoute;
 use crate::runtime::error::{Context, Result};
 use crate::window::MONDAY;
 use jitlat_archive::{Archive, Route};
 use jitlat_core::far_host::FarHost;
 use jitlat_core::path::Path as RoutePath;
+use jitlat_core::route::KnownRoute;
 use jitlat_core::{Span, WallTime};
 use jitlat_instruments::Stop;
 use jitlat_instruments::path::PathTest;

@@ -1,8 +1,9 @@
-//! Terminal output: standard output, standard error, and the progress line.
+//! Terminal output: standard output, standard error, and progress.
 
 mod behind;
 pub mod progress;
 pub mod replies;
+pub mod work;
 
 use crate::error::{Context, Result};
 use jitlat_report::text::TextStyle;

@@ -85,6 +85,8 @@ struct Router {
     /// Number of probes per answer of the router; 0: the router never answers.
     answers_each: u32,
     labels: Vec<Label>,
+    /// True if another router with the same properties has this position in the routes of even flows.
+    balanced: bool,
 }
 
 /// Traces a path through `routers` to a destination behind the last one.
@@ -97,10 +99,11 @@ fn trace(plan: &TracePlan, routers: &[Router], destination_answers: bool) -> Pat
     };
     let epoch = WallTime(1_700_000_000_000_000_000);
     let wall = |t: SteadyTime| epoch + Span(t.0);
-    let router = |k: usize| -> IpAddr {
+    let router = |k: usize, flow: u16| -> IpAddr {
+        let other = u8::from(routers[k - 1].balanced && flow % 2 == 0);
         match family {
-            IcmpFamily::V4 => [10, 0, 0, k as u8].into(),
-            IcmpFamily::V6 => [0xfd00, 0, 0, 0, 0, 0, 0, k as u16].into(),
+            IcmpFamily::V4 => [10, 0, other, k as u8].into(),
+            IcmpFamily::V6 => [0xfd00, 0, 0, 0, 0, 0, other.into(), k as u16].into(),
         }
     };
     let mut now = SteadyTime(0);
@@ -108,6 +111,7 @@ fn trace(plan: &TracePlan, routers: &[Router], destination_answers: bool) -> Pat
     let mut coming: Vec<(SteadyTime, u16, IpAddr, Vec<u8>)> = Vec::new();
     let mut asked = vec![0u32; routers.len()];
     let tcp = plan.transport == Transport::Tcp;
+    let source_ports: Vec<u16> = (0..plan.flows).map(|flow| PORT + 1000 + flow).collect();
     while !tracer.is_over(now) {
         assert!(now < SteadyTime(600_000_000_000), "it ends");
         while let Some(due) = tracer.poll_probe(now) {
@@ -117,7 +121,9 @@ fn trace(plan: &TracePlan, routers: &[Router], destination_answers: bool) -> Pat
             for router in routers.iter().take(reached) {
                 octet = router.rewrites.unwrap_or(octet);
             }
-            let ports = if tcp { [PORT + due.slot, plan.port] } else { [PORT, plan.port] };
+            let flow = due.flow;
+            let source = if tcp { PORT + due.slot } else { source_ports[usize::from(flow) - 1] };
+            let ports = [source, plan.port];
             let quoted = Quoted {
                 family,
                 protocol: plan.transport.number(),
@@ -131,7 +137,7 @@ fn trace(plan: &TracePlan, routers: &[Router], destination_answers: bool) -> Pat
                     asked[reached] += 1;
                     if asked[reached].is_multiple_of(r.answers_each) {
                         let bytes = message(&quoted, exceeded, Some(128), &r.labels);
-                        coming.push((now + r.delay.times(2), due.slot, router(reached + 1), bytes));
+                        coming.push((now + r.delay.times(2), due.slot, router(reached + 1, flow), bytes));
                     }
                 }
                 None if destination_answers => {
@@ -147,8 +153,11 @@ fn trace(plan: &TracePlan, routers: &[Router], destination_answers: bool) -> Pat
         for (at, slot, from, bytes) in coming.extract_if(.., |c| c.0 <= now) {
             let quotation = Quotation::parse(family, &bytes).unwrap();
             let ports = |port: u16| port.checked_sub(PORT);
-            assert_eq!(tracer.slot(&quotation, PORT, ports), Some(slot));
-            assert_eq!(tracer.slot(&Quotation { ports: [1, 2], ..quotation.clone() }, PORT, ports), None);
+            assert_eq!(tracer.slot(&quotation, &source_ports, ports), Some(slot));
+            assert_eq!(
+                tracer.slot(&Quotation { ports: [1, 2], ..quotation.clone() }, &source_ports, ports),
+                None
+            );
             tracer.answer(slot, ProbeAnswer::of_quotation(quotation.clone(), from, wall(at)), now);
             // A second answer to the same probe is ignored.
             tracer.answer(slot, ProbeAnswer::of_quotation(quotation, from, wall(at)), now);
@@ -198,4 +207,21 @@ fn a_silent_end_is_not_asked_for_ever() {
     assert_eq!((path.reached, path.hops.len()), (false, 3));
     let nobody = trace(&TracePlan::new(source, destination), &[], false);
     assert_eq!((nobody.reached, nobody.hops.len()), (false, 0));
+}
+
+#[test]
+fn flows_take_turns_and_show_the_routers_of_each_route() {
+    let [source, destination] = addresses(IcmpFamily::V4);
+    let mut routers = vec![Router { delay: Span::millis(1), answers_each: 1, ..Router::default() }; 3];
+    routers[1].balanced = true;
+    let path =
+        trace(&TracePlan { flows: 3, probes: 9, ..TracePlan::new(source, destination) }, &routers, true);
+    assert_eq!((path.hops.len(), path.reached), (4, true));
+    let answered: Vec<(u64, u64)> = path.hops.iter().map(|h| (h.sent, h.answered)).collect();
+    assert_eq!(answered, [(9, 9); 4], "a hop is not probed more often because there are more flows");
+    let of_hop = |k: usize| -> Vec<(IpAddr, &[u16])> {
+        path.hops[k].responders.iter().map(|r| (r.address, &r.flows[..])).collect()
+    };
+    assert_eq!(of_hop(0), [([10, 0, 0, 1].into(), &[1, 2, 3][..])]);
+    assert_eq!(of_hop(1), [([10, 0, 0, 2].into(), &[1, 3][..]), ([10, 0, 1, 2].into(), &[2][..])]);
 }

@@ -1,12 +1,14 @@
 //! [`Tracer`]: schedules probes and assigns answers to hops.
 //!
-//! All UDP probes have the same addresses and ports, so that routers with load balancing send them along one
-//! path. UDP probes are distinguished by their lengths. TCP probes are connection attempts, distinguished by
+//! All UDP probes of a flow have the same addresses and ports, so that routers with load balancing send them along one
+//! route. Several flows differ in their source ports, and take turns: one flow per round, so that a hop is not probed more
+//! often than with one. UDP probes are distinguished by their lengths. TCP probes are connection attempts, distinguished by
 //! their source ports.
 
 use super::quotation::{IcmpCause, Quotation};
 use core::net::IpAddr;
 use jitlat_core::path::{HopReplies, Label, Path, PathEnd, ProbeReply};
+use jitlat_core::path_history::{FlowNumber, Probe};
 use jitlat_core::{Dscp, Ecn, Span, SteadyTime, Transport, WallTime};
 
 /// Minimum payload of a UDP probe, in bytes.
@@ -43,6 +45,8 @@ pub struct TracePlan {
     pub hops: u8,
     /// Timeout of an answer.
     pub timeout: Span,
+    /// Number of flows, at least 1; TCP probes have a port each and count as one flow.
+    pub flows: FlowNumber,
 }
 
 impl TracePlan {
@@ -61,6 +65,7 @@ impl TracePlan {
             spacing: Span::millis(20),
             hops: 30,
             timeout: Span::seconds(2),
+            flows: 1,
         }
     }
 }
@@ -72,6 +77,8 @@ pub struct DueProbe {
     pub slot: u16,
     /// TTL of the probe.
     pub ttl: u8,
+    /// Flow that the probe belongs to, from 1.
+    pub flow: FlowNumber,
 }
 
 impl DueProbe {
@@ -114,7 +121,7 @@ impl ProbeAnswer {
 /// A probe that was sent and may still be answered.
 #[derive(Clone, Copy, Debug)]
 struct Outstanding {
-    ttl: u8,
+    probe: Probe,
     sent: WallTime,
     until: SteadyTime,
 }
@@ -136,8 +143,10 @@ pub struct Tracer {
     slot: u16,
     outstanding: Vec<Option<Outstanding>>,
     replies: Vec<HopReplies>,
-    /// TTL of the last hop to probe.
-    last: u8,
+    /// TTL of the last hop to probe, for each flow.
+    last: Vec<u8>,
+    /// Number of probes sent so far.
+    sent: u64,
     over_at: SteadyTime,
 }
 
@@ -153,7 +162,8 @@ impl Tracer {
             slot: 0,
             outstanding: vec![None; MAX_PROBES.into()],
             replies: vec![HopReplies::default(); last.into()],
-            last,
+            last: vec![last; plan.flows.max(1).into()],
+            sent: 0,
             over_at: now,
             plan,
         }
@@ -169,19 +179,30 @@ impl Tracer {
         if self.round == self.plan.probes || now < self.next_at {
             return None;
         }
-        if self.next_ttl > self.last {
+        if self.next_ttl > self.last_of(self.flow()) {
             self.end_round(now);
             return None;
         }
-        let due = DueProbe { slot: self.slot, ttl: self.next_ttl };
+        let flow = self.flow();
+        let due = DueProbe { slot: self.slot, ttl: self.next_ttl, flow };
         self.slot = (self.slot + 1) % MAX_PROBES;
         self.next_ttl += 1;
         self.next_at = now + self.plan.spacing;
         self.over_at = now + self.plan.timeout;
-        if self.next_ttl > self.last {
+        if self.next_ttl > self.last_of(flow) {
             self.end_round(now);
         }
         Some(due)
+    }
+
+    /// Returns the flow of the current round.
+    fn flow(&self) -> FlowNumber {
+        (self.round % self.last.len() as u32) as FlowNumber + 1
+    }
+
+    /// Returns the TTL of the last hop to probe in `flow`.
+    fn last_of(&self, flow: FlowNumber) -> u8 {
+        self.last.get(usize::from(flow).saturating_sub(1)).copied().unwrap_or(0)
     }
 
     fn end_round(&mut self, now: SteadyTime) {
@@ -191,21 +212,24 @@ impl Tracer {
         self.next_at = self.round_start;
     }
 
-    /// Records that `due` was sent at `at`.
-    pub fn sent(&mut self, due: DueProbe, at: WallTime, now: SteadyTime) {
+    /// Records that `due` was sent at `at`, and returns it with its number.
+    pub fn sent(&mut self, due: DueProbe, at: WallTime, now: SteadyTime) -> Probe {
         let until = now + self.plan.timeout;
         self.replies[usize::from(due.ttl) - 1].sent += 1;
-        self.outstanding[usize::from(due.slot)] = Some(Outstanding { ttl: due.ttl, sent: at, until });
+        let probe = Probe { number: self.sent, ttl: due.ttl, flow: due.flow };
+        self.sent += 1;
+        self.outstanding[usize::from(due.slot)] = Some(Outstanding { probe, sent: at, until });
         self.over_at = self.over_at.max(until);
+        probe
     }
 
-    /// Returns the slot of the probe that `quotation` quotes; `None` if it quotes another packet. `from_port`
-    /// is the source port of this program's UDP probes; `slot_of_port` returns the slot of a TCP probe by its
-    /// source port.
+    /// Returns the slot of the probe that `quotation` quotes; `None` if it quotes another packet. `from_ports`
+    /// are the source ports of this program's UDP probes, one per flow; `slot_of_port` returns the slot of a TCP probe by
+    /// its source port.
     pub fn slot(
         &self,
         quotation: &Quotation,
-        from_port: u16,
+        from_ports: &[u16],
         slot_of_port: impl Fn(u16) -> Option<u16>,
     ) -> Option<u16> {
         let [source, destination] = quotation.ports;
@@ -216,24 +240,40 @@ impl Tracer {
             return None;
         }
         match self.plan.transport {
-            Transport::Udp if source == from_port => {
-                quotation.payload?.checked_sub(MIN_PAYLOAD).filter(|slot| *slot < MAX_PROBES)
+            Transport::Udp => {
+                let flow = from_ports.iter().position(|port| *port == source)? + 1;
+                let slot = quotation.payload?.checked_sub(MIN_PAYLOAD).filter(|slot| *slot < MAX_PROBES)?;
+                let probe = self.outstanding.get(usize::from(slot))?.as_ref()?.probe;
+                (usize::from(probe.flow) == flow).then_some(slot)
             }
-            Transport::Udp => None,
             Transport::Tcp => slot_of_port(source),
         }
     }
 
-    /// Records an answer to the probe of `slot`. Repeated and late answers are ignored.
-    pub fn answer(&mut self, slot: u16, answer: ProbeAnswer, now: SteadyTime) {
-        let Some(entry) = self.outstanding.get_mut(usize::from(slot)) else { return };
-        let Some(probe) = entry.take_if(|p| now <= p.until) else { return };
+    /// Records an answer to the probe of `slot`, and returns both. Repeated and late answers are ignored.
+    pub fn answer(
+        &mut self,
+        slot: u16,
+        answer: ProbeAnswer,
+        now: SteadyTime,
+    ) -> Option<(Probe, &ProbeReply)> {
+        let Outstanding { probe, sent, .. } =
+            self.outstanding.get_mut(usize::from(slot))?.take_if(|p| now <= p.until)?;
         let ProbeAnswer { from, at, traffic_class, labels, end } = answer;
-        let reply = ProbeReply { from, rtt: at - probe.sent, traffic_class, labels, end };
-        self.replies[usize::from(probe.ttl) - 1].replies.push(reply);
+        let reply = ProbeReply { from, flow: probe.flow, rtt: at - sent, traffic_class, labels, end };
+        let last = self.last.get_mut(usize::from(probe.flow) - 1)?;
         if end.is_some() {
-            self.last = self.last.min(probe.ttl);
+            *last = (*last).min(probe.ttl);
+            // Routes of other flows are hardly longer; each is followed further if its routers answer.
+            let limit = probe.ttl.saturating_add(MAX_SILENT_HOPS as u8);
+            self.last.iter_mut().for_each(|last| *last = (*last).min(limit));
+        } else if probe.ttl == *last {
+            // A router answers at what was the end: the route has become longer.
+            *last = last.saturating_add(1).min(self.plan.hops.max(1));
         }
+        let replies = &mut self.replies.get_mut(usize::from(probe.ttl) - 1)?.replies;
+        replies.push(reply);
+        Some((probe, replies.last()?))
     }
 
     /// Returns the time of the next action.
@@ -243,7 +283,9 @@ impl Tracer {
 
     /// True if no more probes are to be sent, and no answers are awaited.
     pub fn is_over(&self, now: SteadyTime) -> bool {
-        let waits = |p: &Option<Outstanding>| p.is_some_and(|p| p.ttl <= self.last && now < p.until);
+        let waits = |p: &Option<Outstanding>| {
+            p.is_some_and(|p| p.probe.ttl <= self.last_of(p.probe.flow) && now < p.until)
+        };
         self.round == self.plan.probes && !self.outstanding.iter().any(waits)
     }
 
@@ -251,7 +293,8 @@ impl Tracer {
     /// round.
     pub fn forget_silence(&mut self) {
         let answered = self.replies.iter().rposition(|r| !r.replies.is_empty()).map_or(0, |k| k + 1);
-        self.last = self.last.min((answered + MAX_SILENT_HOPS).min(usize::from(u8::MAX)) as u8);
+        let limit = (answered + MAX_SILENT_HOPS).min(usize::from(u8::MAX)) as u8;
+        self.last.iter_mut().for_each(|last| *last = (*last).min(limit));
     }
 
     /// Returns the number of finished rounds.

@@ -1,10 +1,14 @@
 //! Table of the routers of a path.
 
 use super::{Page, TextOptions, count};
-use jitlat_core::path::{Hop, Path, PathEnd, Rewrite};
+use jitlat_core::path::{Hop, Path, PathEnd, Responder, Rewrite};
+use jitlat_core::printable::printable;
 use jitlat_core::spec::Dscp;
 use jitlat_core::summary::Percent;
 use jitlat_core::units::{eng4, eng4_f64};
+
+/// Maximum number of changes of the route that are listed.
+const MAX_CHANGES: usize = 10;
 
 /// Returns a table of the hops of `path`, with remarks.
 pub fn path(path: &Path, options: &TextOptions) -> String {
@@ -28,6 +32,8 @@ pub fn path(path: &Path, options: &TextOptions) -> String {
         "{:>3}  {:width$}  {:>7}  {:>9}  {:>9}  {:>9}  {:>9}  DSCP",
         "hop", "address", "answers", "min", "median", "p90", "max"
     ));
+    let has_flows =
+        path.hops.iter().flat_map(|hop| &hop.responders).any(|r| r.flows.iter().any(|flow| *flow > 1));
     for hop in &path.hops {
         let d = &hop.rtt;
         let or_dash = |v: Option<String>| v.unwrap_or_else(|| "-".to_owned());
@@ -45,9 +51,20 @@ pub fn path(path: &Path, options: &TextOptions) -> String {
             Some(PathEnd::Unreachable(code)) => line += &format!("  unreachable, code {code}"),
             Some(PathEnd::Destination) | None => {}
         }
+        if let Some(main) = hop.responders.first() {
+            line += &known(main);
+            if has_flows {
+                line += &format!("  {}", flows(main));
+            }
+        }
         page.line(line.trim_end());
         for other in hop.responders.iter().skip(1) {
-            page.line(&format!("{:>3}  {}, {}", "", other.address, count(other.answers, "answer")));
+            let mut line =
+                format!("{:>3}  {}{}, {}", "", other.address, known(other), count(other.answers, "answer"));
+            if has_flows {
+                line += &format!(", {}", flows(other));
+            }
+            page.line(&line);
         }
         for label in &hop.labels {
             page.line(&format!(
@@ -70,10 +87,33 @@ pub fn path(path: &Path, options: &TextOptions) -> String {
     if !path.reached {
         page.item("the destination did not answer");
     }
+    for change in path.changes.iter().rev().take(MAX_CHANGES) {
+        let flow = if has_flows { format!(" of flow {}", change.flow) } else { String::new() };
+        let (ttl, from, to) = (change.ttl, change.from, change.to);
+        page.item(&format!("the route{flow} changed at hop {ttl}: {to} instead of {from}"));
+    }
+    if path.changes.len() > MAX_CHANGES {
+        page.item(&format!("{} earlier changes are in the JSON report", path.changes.len() - MAX_CHANGES));
+    }
     for note in &path.notes {
         page.item(note);
     }
     page.text
+}
+
+/// Returns the name and the autonomous system of a router, each with leading spaces; empty if neither is known.
+fn known(responder: &Responder) -> String {
+    [&responder.name, &responder.origin]
+        .into_iter()
+        .flatten()
+        .map(|text| format!("  {}", printable(text)))
+        .collect()
+}
+
+/// Lists the flows that passed a router: `flows 1 3`.
+fn flows(responder: &Responder) -> String {
+    let list: Vec<String> = responder.flows.iter().map(u16::to_string).collect();
+    format!("{} {}", if list.len() == 1 { "flow" } else { "flows" }, list.join(" "))
 }
 
 /// Describes each change of the DSCP along `path`.

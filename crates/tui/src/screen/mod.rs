@@ -6,16 +6,16 @@
 
 mod distribution;
 mod figures;
-mod help;
+pub(crate) mod help;
 mod hosts;
 mod overview;
-mod plot;
+pub(crate) mod plot;
 mod table;
 pub(crate) mod targets;
 
 use super::Board;
 use super::look::Look;
-use super::viewing::{ViewTab, Viewing};
+use super::viewing::{KEYS, ViewTab, Viewing};
 use jitlat_core::live::{LivePhase, LiveState};
 use jitlat_core::units::duration;
 use jitlat_core::{Span, SteadyTime, Summary};
@@ -50,16 +50,14 @@ const MIN_SIZE: (u16, u16) = (40, 10);
 /// Draws the whole screen.
 pub fn draw(shown: &ScreenState<'_>, buffer: &mut Buffer) {
     let area = buffer.area;
-    if area.width < MIN_SIZE.0 || area.height < MIN_SIZE.1 {
-        let text = format!("terminal too small: {} x {} characters needed", MIN_SIZE.0, MIN_SIZE.1);
-        write(buffer, (area.x, area.y), area.right(), &text, Style::new());
+    if is_too_small(buffer) {
         return;
     }
     header(shown, buffer);
     footer(shown, buffer);
     let inner = Rect { y: area.y + 2, height: area.height - 3, ..area };
     match shown.viewing.tab {
-        _ if shown.viewing.help => help::draw(shown, inner, buffer),
+        _ if shown.viewing.help => help::draw(&KEYS, shown.look, inner, buffer),
         ViewTab::Targets => targets::draw(shown, inner, buffer),
         ViewTab::Overview => overview::draw(shown, inner, buffer),
         ViewTab::Distribution => distribution::draw(shown, inner, buffer),
@@ -69,8 +67,19 @@ pub fn draw(shown: &ScreenState<'_>, buffer: &mut Buffer) {
     shown.look.adapt(buffer);
 }
 
+/// True if the screen is too small to draw on, which it then says.
+pub(crate) fn is_too_small(buffer: &mut Buffer) -> bool {
+    let area = buffer.area;
+    let is_small = area.width < MIN_SIZE.0 || area.height < MIN_SIZE.1;
+    if is_small {
+        let text = format!("terminal too small: {} x {} characters needed", MIN_SIZE.0, MIN_SIZE.1);
+        write(buffer, (area.x, area.y), area.right(), &text, Style::new());
+    }
+    is_small
+}
+
 /// Writes `text` at a position, truncated before column `end`; returns the next column.
-fn write(buffer: &mut Buffer, (x, y): (u16, u16), end: u16, text: &str, style: Style) -> u16 {
+pub(crate) fn write(buffer: &mut Buffer, (x, y): (u16, u16), end: u16, text: &str, style: Style) -> u16 {
     if x >= end || y >= buffer.area.bottom() {
         return x;
     }

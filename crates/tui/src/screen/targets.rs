@@ -1,6 +1,6 @@
 //! Many tests at once, in one table that can be sorted.
 
-use super::{ScreenState, phase, write};
+use super::{ScreenState, overview, phase, write};
 use crate::Board;
 use jitlat_core::live::{LivePhase, LiveState};
 use jitlat_core::so_far::ReceivedSoFar;
@@ -52,6 +52,8 @@ pub const COLUMNS: [TargetColumn; 7] = [
     },
 ];
 
+/// Minimum height of the selected target over time, below the table.
+const MIN_OVERVIEW_ROWS: u16 = 9;
 /// Minimum width of a name.
 const MIN_NAME_COLUMNS: u16 = 16;
 
@@ -76,7 +78,21 @@ impl Board {
     }
 }
 
+/// Draws the table, and the selected target over time if the table leaves room for it.
 pub fn draw(shown: &ScreenState<'_>, area: Rect, buffer: &mut Buffer) {
+    let rows = (shown.board.targets.len() as u16).saturating_add(1);
+    let below = area.height.saturating_sub(rows.saturating_add(2));
+    if below < MIN_OVERVIEW_ROWS || shown.state().is_none_or(|state| state.streams.is_empty()) {
+        return table(shown, area, buffer);
+    }
+    table(shown, Rect { height: rows, ..area }, buffer);
+    let y = area.y + rows + 1;
+    let name = shown.state().map(|state| state.name.clone()).unwrap_or_default();
+    write(buffer, (area.x, y), area.right(), &name, shown.look.title());
+    overview::draw(shown, Rect { y: y + 1, height: below, ..area }, buffer);
+}
+
+fn table(shown: &ScreenState<'_>, area: Rect, buffer: &mut Buffer) {
     let (look, viewing) = (shown.look, shown.viewing);
     let longest = shown.board.targets.iter().map(|t| t.name.chars().count()).max().unwrap_or(0) as u16;
     let names = (longest + 1).clamp(MIN_NAME_COLUMNS, (area.width / 3).max(MIN_NAME_COLUMNS));

@@ -4,7 +4,7 @@ use crate::fake;
 use crate::mesh;
 use crate::mesh::{HOUR, Went};
 use crate::served::Served;
-use jitlat_archive::{AlertAbout, AlertUpdate, Archive, Fired, Note};
+use jitlat_archive::{AlertAbout, AlertUpdate, Archive, Fired, Note, Route};
 use jitlat_web::{MonitorNow, MonitorState, ReadAccess, Settings, SlotsNow, Token, Web, WebLimits};
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -60,6 +60,30 @@ fn every_page_says_which_direction_is_bad_since_when_and_every_link_leads_somewh
         }
     }
     assert!(known.iter().any(|k| k.starts_with("/test/")) && known.iter().any(|k| k.contains("show=jitter")));
+}
+
+#[test]
+fn a_path_lists_its_routes_with_the_hop_that_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = two_hosts(folder.path());
+    for (hours, hops) in [(3, ["192.0.2.1", "192.0.2.2"]), (2, ["192.0.2.1", "192.0.2.9"])] {
+        let at = now() - hours * HOUR;
+        let seen = Route {
+            id: 0,
+            route: "all".to_owned(),
+            src: "10.0.0.1".to_owned(),
+            dst: "10.0.0.2".to_owned(),
+            first_ns: at,
+            last_ns: at,
+            hops: hops.map(str::to_owned).to_vec(),
+        };
+        assert!(archive.record_route(&seen).unwrap());
+    }
+    let served = Served::start(folder.path(), |_| ());
+    let page = served.get("/path/10.0.0.1/10.0.0.2").body;
+    let changes = page.matches("the route changed at hop 2: 192.0.2.9 instead of 192.0.2.2").count();
+    assert_eq!(changes, 1, "{page}");
+    assert!(page.contains("192.0.2.1 → 192.0.2.9"), "{page}");
 }
 
 #[test]

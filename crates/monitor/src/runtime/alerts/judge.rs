@@ -4,13 +4,13 @@
 use super::compare::Comparer;
 use crate::Model;
 use crate::alert::{self, AlertEvent, AlertMachine, AlertSubject, SlotReport, TestResult};
-use crate::route;
 use crate::runtime::board::{report_of, reported};
 use crate::runtime::collect::MAX_REPORTED_PATHS;
 use jitlat_archive::{
     AlertAbout, AlertUpdate, Archive, ArchiveError, Entered, ExaminedRoute, Fired, Note, SlotFilter,
 };
 use jitlat_core::answer::Severity;
+use jitlat_core::route;
 use jitlat_core::scalars::GradeSubject;
 use jitlat_core::{Span, SteadyTime, WallTime};
 use std::collections::BTreeMap;
