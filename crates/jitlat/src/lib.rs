@@ -19,7 +19,17 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 // Shared code that only optional modules call is unused in builds that leave them out.
-#![cfg_attr(not(all(feature = "live", feature = "monitor", feature = "plots")), allow(dead_code))]
+#![cfg_attr(
+    not(all(
+        feature = "captures",
+        feature = "live",
+        feature = "monitor",
+        feature = "plots",
+        feature = "programs",
+        feature = "sweep"
+    )),
+    allow(dead_code)
+)]
 
 mod analyze;
 #[cfg(feature = "archive")]
@@ -42,6 +52,7 @@ mod live;
 mod load;
 mod log;
 mod logs;
+#[cfg(feature = "manual")]
 mod manual;
 mod modes;
 #[cfg(feature = "web")]
@@ -50,14 +61,19 @@ mod options;
 mod path;
 mod ping;
 mod policy;
+#[cfg(feature = "programs")]
 mod programs;
 mod root;
 #[cfg(feature = "rpm")]
 mod rpm;
+#[cfg(feature = "captures")]
 mod rtp;
 mod serve;
+#[cfg(feature = "captures")]
 mod spp;
+#[cfg(feature = "sweep")]
 mod sweep;
+#[cfg(feature = "captures")]
 mod tcp;
 mod test;
 #[cfg(feature = "web")]
@@ -70,10 +86,22 @@ mod without;
 use without::archive;
 #[cfg(not(feature = "live"))]
 use without::live;
+#[cfg(not(feature = "manual"))]
+use without::manual;
 #[cfg(not(feature = "web"))]
 use without::monitor;
+#[cfg(not(feature = "programs"))]
+use without::programs;
 #[cfg(not(feature = "rpm"))]
 use without::rpm;
+#[cfg(not(feature = "captures"))]
+use without::rtp;
+#[cfg(not(feature = "captures"))]
+use without::spp;
+#[cfg(not(feature = "sweep"))]
+use without::sweep;
+#[cfg(not(feature = "captures"))]
+use without::tcp;
 #[cfg(not(feature = "web"))]
 use without::watch;
 #[cfg(not(feature = "web"))]
@@ -90,6 +118,7 @@ use tracing::error;
 pub use root::command;
 
 /// The tables of other programs' options, for the documentation.
+#[cfg(feature = "programs")]
 pub use programs::tables;
 
 /// Runs the command line of this process.

@@ -7,23 +7,22 @@
 //! is dropped, and the next line starts with the number of dropped lines.
 
 use clap::ValueEnum;
+use jitlat_core::printable::is_unprintable;
+use jitlat_core::units::civil;
 use jitlat_output::terminal;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::HashMap;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tracing::callsite::Identifier;
 use tracing::field::{Field, Visit};
-use tracing::{Event, Subscriber};
-use tracing_subscriber::filter::LevelFilter;
-use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
-use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
-use tracing_subscriber::fmt::{FmtContext, MakeWriter};
-use tracing_subscriber::registry::LookupSpan;
+use tracing::level_filters::LevelFilter;
+use tracing::span;
+use tracing::{Event, Level, Metadata, Subscriber};
 
 /// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -76,16 +75,45 @@ pub fn start_as(program: &'static str) {
     start_with(None, LineFormat::Plain(program));
 }
 
-fn start_with(level: Option<LogLevel>, lines: LineFormat) {
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(level.unwrap_or(LogLevel::Info))
-        .with_writer(StandardError)
-        // The library would log its internal errors with eprintln!, which panics if standard error is closed.
-        .log_internal_errors(false)
-        .event_format(lines)
-        .finish();
+fn start_with(level: Option<LogLevel>, format: LineFormat) {
+    let log = Log { level: level.unwrap_or(LogLevel::Info).into(), format };
     // This fails only in tests of this program, which may have set another subscriber.
-    let _ = tracing::subscriber::set_global_default(subscriber);
+    let _ = tracing::subscriber::set_global_default(log);
+}
+
+/// Writes each event up to `level` as a line. The program has no spans; those of libraries are ignored.
+struct Log {
+    level: LevelFilter,
+    format: LineFormat,
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= self.level
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(self.level)
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut lines = String::new();
+        self.format.lines(event, &mut lines);
+        // It never fails: lines that cannot be written are counted.
+        let _ = StandardError.write(lines.as_bytes());
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
 }
 
 /// True if the event comes from this program and not from a library.
@@ -103,56 +131,84 @@ enum LineFormat {
     Json(Mutex<Repetitions>),
 }
 
-impl<S, N> FormatEvent<S, N> for LineFormat
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-    N: for<'a> FormatFields<'a> + 'static,
-{
-    fn format_event(
-        &self,
-        context: &FmtContext<'_, S, N>,
-        mut line: Writer<'_>,
-        event: &Event<'_>,
-    ) -> fmt::Result {
+impl LineFormat {
+    /// Appends the lines of `event`: none if it is not shown, two if events were left out before it.
+    fn lines(&self, event: &Event<'_>, lines: &mut String) {
         match self {
-            // Event of a server that this command runs itself.
-            LineFormat::Plain(program) if event.metadata().target().starts_with("jitlat_net") => {
-                if *event.metadata().level() > tracing::Level::WARN {
-                    return Ok(());
-                }
-                write!(line, "{program}: ")?;
-            }
             // A server that a command runs itself (for the demonstration, or the loopback of `doctor`) logs warnings
             // only.
-            LineFormat::Plain(_) if !is_own(event) && *event.metadata().level() > tracing::Level::WARN => {
-                return Ok(());
+            LineFormat::Plain(_) if !is_own(event) && *event.metadata().level() > Level::WARN => {}
+            LineFormat::Plain(program) => {
+                lines.extend([program, ": "]);
+                append_fields(event, lines);
             }
-            LineFormat::Plain(program) => write!(line, "{program}: ")?,
             LineFormat::Json(repetitions) => {
                 let object = Object::of(event);
                 let (admitted, left_out) = admit(repetitions, event, &object);
                 if left_out > 0 {
                     let message = format!("{left_out} more lines of this kind were left out");
-                    Object::new(tracing::Level::INFO, &message).write(&mut line)?;
+                    Object::new(Level::INFO, &message).append(lines);
                 }
-                return if admitted { object.write(&mut line) } else { Ok(()) };
+                if admitted {
+                    object.append(lines);
+                }
             }
             LineFormat::Dated(repetitions) => {
                 let (admitted, left_out) = admit(repetitions, event, &Object::of(event));
+                let head = |level: &Level| format!("{} {level:>5} ", now_in_utc());
                 if left_out > 0 {
-                    SystemTime.format_time(&mut line)?;
-                    writeln!(line, "  INFO {left_out} more lines of this kind were left out")?;
+                    lines.push_str(&head(&Level::INFO));
+                    lines.push_str(&format!("{left_out} more lines of this kind were left out\n"));
                 }
-                if !admitted {
-                    return Ok(());
+                if admitted {
+                    lines.push_str(&head(event.metadata().level()));
+                    append_fields(event, lines);
                 }
-                SystemTime.format_time(&mut line)?;
-                write!(line, " {:>5} ", event.metadata().level())?;
             }
         }
-        context.field_format().format_fields(line.by_ref(), event)?;
-        writeln!(line)
     }
+}
+
+/// Appends message and fields (`name=value`) of `event`, and the end of the line.
+fn append_fields(event: &Event<'_>, lines: &mut String) {
+    let mut text = FieldText(String::new());
+    event.record(&mut text);
+    // Text from other hosts must not change the terminal.
+    let is_text = |c: char| matches!(c, '\n' | '\t') || !is_unprintable(c);
+    lines.extend(text.0.chars().map(|c| if is_text(c) { c } else { char::REPLACEMENT_CHARACTER }));
+    lines.push('\n');
+}
+
+/// Message and fields of an event as text.
+struct FieldText(String);
+
+impl Visit for FieldText {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match field.name() {
+            "message" => self.record_debug(field, &format_args!("{value}")),
+            _ => self.record_debug(field, &value),
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if !self.0.is_empty() {
+            self.0.push(' ');
+        }
+        if field.name() != "message" {
+            self.0.extend([field.name(), "="]);
+        }
+        // Writing to a string cannot fail.
+        let _ = write!(self.0, "{value:?}");
+    }
+}
+
+/// Returns the current time as in RFC 3339, in UTC, with microseconds.
+fn now_in_utc() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (days, second) = (now.as_secs() / 86_400, now.as_secs() % 86_400);
+    let (year, month, day) = civil(days as i64);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:06}Z", now.subsec_micros())
 }
 
 /// Returns true if a line may be written now, and the number of lines left out before it. Lines about accepted
@@ -169,12 +225,9 @@ fn admit(repetitions: &Mutex<Repetitions>, event: &Event<'_>, object: &Object) -
 struct Object(serde_json::Map<String, serde_json::Value>);
 
 impl Object {
-    fn new(level: tracing::Level, message: &str) -> Object {
-        let mut time = String::new();
-        // Writing to a string cannot fail.
-        let _ = SystemTime.format_time(&mut Writer::new(&mut time));
+    fn new(level: Level, message: &str) -> Object {
         let level = level.as_str().to_ascii_lowercase();
-        let fields = [("time", time), ("level", level), ("message", message.to_owned())];
+        let fields = [("time", now_in_utc()), ("level", level), ("message", message.to_owned())];
         Object(fields.map(|(name, value)| (name.to_owned(), value.into())).into_iter().collect())
     }
 
@@ -184,9 +237,10 @@ impl Object {
         object
     }
 
-    /// Writes the object as one line.
-    fn write(self, line: &mut Writer<'_>) -> fmt::Result {
-        writeln!(line, "{}", serde_json::Value::Object(self.0))
+    /// Appends the object as one line.
+    fn append(self, lines: &mut String) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(lines, "{}", serde_json::Value::Object(self.0));
     }
 }
 
@@ -281,14 +335,6 @@ static DROPPED_LINES: AtomicU64 = AtomicU64::new(0);
 
 /// Number of bytes that a ready pipe accepts without blocking (`PIPE_BUF`).
 const MAX_ATOMIC_WRITE: usize = 4096;
-
-impl MakeWriter<'_> for StandardError {
-    type Writer = StandardError;
-
-    fn make_writer(&self) -> StandardError {
-        StandardError
-    }
-}
 
 impl Write for StandardError {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {

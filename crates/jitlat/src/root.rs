@@ -195,7 +195,7 @@ fn hint(e: &clap::Error, typed: &[String]) -> Option<String> {
     if first == "client" {
         return Some(format!("a test needs no command: jitlat {}", typed.get(1).map_or("HOST", |host| host)));
     }
-    if programs::PROGRAMS.iter().any(|program| program.name == first) {
+    if programs::is_known(first) {
         return Some(format!("jitlat as {first} takes the options of {first}"));
     }
     if TRACERS.contains(&first.as_str()) {
@@ -289,7 +289,7 @@ fn shape(cli: &mut Cli, given: &ArgMatches) -> anyhow::Result<()> {
         }
         Some(Command::Archive(args)) => return args.complete(),
         Some(Command::Export(args)) => return args.analysis.profile.resolve(),
-        Some(Command::Spp(args)) => return args.report.analysis.profile.resolve(),
+        Some(Command::Spp(args)) => return args.complete(),
         _ => return Ok(()),
     };
     one_way.log.check_tags()?;

@@ -61,6 +61,11 @@ pub struct AsArgs {
     pub arguments: Vec<OsString>,
 }
 
+/// True if `name` is the name of such a program.
+pub fn is_known(name: &str) -> bool {
+    PROGRAMS.iter().any(|program| program.name == name)
+}
+
 /// Runs the program that is requested by `words`, the command line of this process: by the name in its first word, by
 /// which this program was called, or by `as NAME`. Returns `None` if neither is the name of a program.
 pub fn run_requested(words: &[OsString]) -> Option<ExitCode> {

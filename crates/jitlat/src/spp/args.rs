@@ -243,6 +243,11 @@ fn prefix_bits(text: &str) -> Result<Grouping, String> {
 }
 
 impl SppArgs {
+    /// Resolves options that depend on others: the profile that is read from a file.
+    pub fn complete(&mut self) -> anyhow::Result<()> {
+        self.report.analysis.profile.resolve()
+    }
+
     /// Creates the settings of the instrument.
     pub fn settings(&self) -> anyhow::Result<Passive> {
         let offset = |s: f64| seconds(s).with_context(|| format!("-o {s}: not a number of seconds"));

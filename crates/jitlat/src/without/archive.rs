@@ -9,13 +9,6 @@ const FEATURE: &str = "archive";
 
 pub type ArchiveArgs = AnyArgs;
 
-impl AnyArgs {
-    /// Does nothing, because there are no options to resolve.
-    pub fn complete(&mut self) -> Result<()> {
-        Ok(())
-    }
-}
-
 pub fn run(_: &ArchiveArgs) -> Result<ExitStatus> {
     Err(missing("jitlat archive", FEATURE))
 }

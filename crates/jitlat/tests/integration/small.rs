@@ -111,6 +111,14 @@ fn a_build_without_optional_features_is_small_and_measures() {
         ("analyze first.log --live", "live"),
         ("analyze first.log --html page.html", "plots"),
         ("analyze first.log --plots DIR", "plots"),
+        ("rpm 127.0.0.1", "rpm"),
+        ("spp -f a.pcap -F b.pcap", "captures"),
+        ("tcp a.pcap", "captures"),
+        ("rtp a.pcap", "captures"),
+        ("sweep 127.0.0.1", "sweep"),
+        ("as irtt client 127.0.0.1", "programs"),
+        ("completions bash", "manual"),
+        ("man DIR", "manual"),
     ] {
         let output = run(&program, folder, arguments);
         let said = String::from_utf8_lossy(&output.stderr);

@@ -8,9 +8,10 @@
 //! encryption (HMAC-SHA-256).
 
 use super::auth::{SEAL_LEN, derive, mac};
-use chacha20poly1305::aead::AeadInOut;
-use chacha20poly1305::{ChaCha20Poly1305, KeyInit};
 use core::fmt;
+use cryptoxide::chacha20poly1305::{Context, DecryptionResult};
+use cryptoxide::curve25519::{curve25519, curve25519_base};
+use cryptoxide::poly1305::Tag;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
@@ -31,12 +32,12 @@ impl KeyShare {
 
     /// Returns the public key.
     pub fn public(&self) -> [u8; SHARE_LEN] {
-        x25519_dalek::x25519(self.0, x25519_dalek::X25519_BASEPOINT_BYTES)
+        curve25519_base(&self.0)
     }
 
     /// Returns the secret shared with the side whose public key is `theirs`.
     pub fn agree(&self, theirs: &[u8; SHARE_LEN]) -> SharedSecret {
-        SharedSecret(x25519_dalek::x25519(self.0, *theirs))
+        SharedSecret(curve25519(&self.0, theirs))
     }
 }
 
@@ -68,8 +69,8 @@ pub struct Seal {
 enum SealMethod {
     /// The seal is a truncated HMAC with this key; the frame is readable.
     Mac([u8; 32]),
-    /// The frame is encrypted, except its length.
-    Cipher(Box<ChaCha20Poly1305>),
+    /// The frame is encrypted with this key, except its length.
+    Cipher([u8; 32]),
 }
 
 impl Seal {
@@ -80,8 +81,7 @@ impl Seal {
 
     /// Creates seals with encryption.
     pub(super) fn encrypted(key: [u8; 32]) -> Seal {
-        let cipher = Box::new(ChaCha20Poly1305::new(&key.into()));
-        Seal { method: SealMethod::Cipher(cipher), counter: 0 }
+        Seal { method: SealMethod::Cipher(key), counter: 0 }
     }
 
     /// True if frames are encrypted.
@@ -98,22 +98,26 @@ impl Seal {
                 let full = frame_mac(key, counter, length, body).finalize().into_bytes();
                 full.first_chunk().copied().unwrap_or_default()
             }
-            // This can fail only for a frame of 256 GiB.
-            SealMethod::Cipher(cipher) => cipher
-                .encrypt_inout_detached(&nonce(counter).into(), length, body.into())
-                .map_or([0; SEAL_LEN], Into::into),
+            SealMethod::Cipher(key) => {
+                let mut cipher = cipher(key, counter, length).to_encryption();
+                cipher.encrypt_mut(body);
+                cipher.finalize().0
+            }
         }
     }
 
-    /// Decrypts the next frame, if frames are encrypted. Returns false if `seal` is not its seal. Takes constant time.
+    /// Decrypts the next frame, if frames are encrypted. Returns false if `seal` is not its seal: the frame must then not
+    /// be used. Takes constant time.
     pub fn open(&mut self, frame: &mut [u8], seal: &[u8; SEAL_LEN]) -> bool {
         let counter = self.next();
         let (length, body) = frame.split_at_mut(LENGTH_LEN.min(frame.len()));
         match &self.method {
             SealMethod::Mac(key) => frame_mac(key, counter, length, body).verify_truncated_left(seal).is_ok(),
-            SealMethod::Cipher(cipher) => cipher
-                .decrypt_inout_detached(&nonce(counter).into(), length, body.into(), &(*seal).into())
-                .is_ok(),
+            SealMethod::Cipher(key) => {
+                let mut cipher = cipher(key, counter, length).to_decryption();
+                cipher.decrypt_mut(body);
+                cipher.finalize(&Tag(*seal)) == DecryptionResult::Match
+            }
         }
     }
 
@@ -132,6 +136,13 @@ impl fmt::Debug for Seal {
 
 fn frame_mac(key: &[u8; 32], counter: u64, length: &[u8], body: &[u8]) -> Hmac<Sha256> {
     mac(key, &[&counter.to_be_bytes(), length, body])
+}
+
+/// Returns the cipher of frame `counter`, whose `length` is authenticated.
+fn cipher(key: &[u8; 32], counter: u64, length: &[u8]) -> Context<20> {
+    let mut cipher = Context::new(key, &nonce(counter));
+    cipher.add_data(length);
+    cipher
 }
 
 /// Returns the nonce of frame `counter`. Each key is used for one direction of one conversation, so that no nonce is
