@@ -179,7 +179,8 @@ impl DualPi2 {
         let begins = self.low_until.max(now + frees);
         self.low_until = begins + takes;
         // A packet that only waits for the one being sent must not be marked (RFC 9332 appendix A.1).
-        let [from, to] = RAMP.map(|limit| if longest > RAMP[0] { longest + (limit - RAMP[0]) } else { limit });
+        let [from, to] =
+            RAMP.map(|limit| if longest > RAMP[0] { longest + (limit - RAMP[0]) } else { limit });
         let ramp = ((begins - now - from).0 as f64 / (to - from).0 as f64).clamp(0.0, 1.0);
         let marked = unit(rng) < ramp.max(COUPLING * self.base);
         (self.low_until, if marked { Ecn::Ce } else { mark })

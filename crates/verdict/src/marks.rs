@@ -84,7 +84,11 @@ pub(crate) fn conclusions(summary: &Summary) -> Vec<Verdict> {
                 None if is_two_way => "round trips: ",
                 None => "",
             };
-            Verdict::new("marks", Level::Note, sentences::conclusion(&[format!("{whose}{}", parts.join("; "))]))
+            Verdict::new(
+                "marks",
+                Level::Note,
+                sentences::conclusion(&[format!("{whose}{}", parts.join("; "))]),
+            )
         })
         .collect()
 }

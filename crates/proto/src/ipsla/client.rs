@@ -6,7 +6,7 @@ use super::probe::ProbeForm;
 use super::v1::{self, Operation, PortAnswer, PortRequest};
 use super::v2::{self, ControlMessage};
 use crate::machine::Tick;
-use crate::twoway::{ConversationState, DatagramKind, Protocol, Reply};
+use crate::twoway::{ConversationState, DatagramKind, Protocol, Reply, ReplyMarks};
 use core::net::SocketAddr;
 use jitlat_core::{Span, SteadyTime, WallTime};
 
@@ -272,6 +272,7 @@ impl Protocol for Client {
             far_seq: answer.number.and_then(|number| self.full_number(number)),
             damaged: datagram.len() < self.options.size,
             earlier: None,
+            marks: ReplyMarks::default(),
         })
     }
 
