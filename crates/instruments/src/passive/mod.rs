@@ -22,6 +22,7 @@
 //! ```
 
 mod call_capture;
+mod call_causes;
 mod error;
 mod files;
 mod first_pass;

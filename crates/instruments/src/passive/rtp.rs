@@ -1,25 +1,26 @@
 //! [`RtpCaptures`]: analyses RTP streams and calls at one or two capture points.
 
+use super::call_causes::{
+    add_one_sided, at, did_not_move, leave_out_rests, never_ends, of_step, refute_clock_step,
+};
 use super::error::PassiveError;
 use crate::analysis::Analysed;
 use crate::stop::Stop;
-use jitlat_core::analysis::{Analyzer, Options, Samples};
-use jitlat_core::answer::{Answer, Cause, CauseId, Severity};
+use jitlat_core::analysis::{Analyzer, Options};
+use jitlat_core::answer::{Cause, CauseId, Severity};
 use jitlat_core::metrics::dejitter::VoiceCodec;
 use jitlat_core::observer::Unobserved;
 use jitlat_core::prefix::Prefix;
 use jitlat_core::summary::Summary;
 use jitlat_core::time::{SteadyTime, WallTime};
-use jitlat_core::units::{duration, eng3};
 use jitlat_core::{Direction, PacketRecord, Span};
 use jitlat_net::capture::interface::{InterfaceCapture, InterfaceSettings};
 use jitlat_net::capture::{Capture, FollowedFiles, STDIN};
 use jitlat_net::clock;
 use jitlat_passive::pipeline::PointStep;
-use jitlat_passive::recording::{RecordedStep, describe_step};
+use jitlat_passive::recording::RecordedStep;
 use jitlat_passive::rtp::{
-    BetweenPoints, GivenFormat, OneSided, RtpAnalyzer, RtpObserver, RtpResult, RtpStream, between,
-    modelled_codec,
+    BetweenPoints, GivenFormat, RtpAnalyzer, RtpObserver, RtpResult, RtpStream, between, modelled_codec,
 };
 use jitlat_passive::{CapturePoint, Frame, IpPacket, Recording, Seen};
 use jitlat_verdict::{PROFILES, confirm_path, judge_for};
@@ -42,6 +43,8 @@ const VIDEO_CLOCK: u32 = 90_000;
 /// Divisor of the memory limit of the analysis: the quotient is the limit of one stream, enough for 50 minutes of voice
 /// with the default limit.
 const MEMORY_SHARE: u64 = 64;
+/// Number of records of a stream that are analysed together.
+const RECORDS_PER_CALL: usize = 128;
 /// Codec whose scores are part of the verdicts.
 const JUDGED_CODEC: &str = "G.711+PLC";
 /// Maximum number of packets that are retained for figures, of all streams together. A stream that would exceed it has
@@ -244,7 +247,9 @@ impl RtpOutcome {
         for (stream, analysed) in self.result.streams.iter().zip(&mut self.streams) {
             if let Some(answer) = &mut analysed.summary.answer {
                 let within = steps.iter().filter(|s| (stream.first..=stream.last).contains(&s.at));
-                answer.causes.extend(within.map(|step| of_step(step, stream.first)));
+                let within: Vec<&RecordedStep> = within.copied().collect();
+                leave_out_rests(answer, &within, stream.first);
+                answer.causes.extend(within.into_iter().map(|step| of_step(step, stream.first)));
             }
         }
         self.confirm_paths();
@@ -404,137 +409,49 @@ impl RtpSource {
     }
 }
 
-/// Returns the cause for a step of the recording's clock, in a stream that began at `first`.
-fn of_step(step: &RecordedStep, first: WallTime) -> Cause {
-    let at = (step.at - first).as_seconds().max(0.0);
-    Cause {
-        from_s: at,
-        to_s: at,
-        magnitude_ns: Some(step.by_ns.0),
-        because: format!("{} at {at:.1} s: times after it are corrected", describe_step(step)),
-        ..Cause::new(CauseId::CaptureClock, Severity::Good, 0.95)
-    }
+/// Running analysis of one stream.
+struct StreamAnalysis {
+    analyzer: Analyzer,
+    /// Records that wait until there are enough: each call of the analyser has a cost, however many it gets.
+    waiting: Vec<PacketRecord>,
+    /// Smallest delay.
+    least: Option<Span>,
 }
 
-/// True if the delays of a stream did not change by `size` ns at `time`, as they would have after a step of the
-/// recording's clock. False if there are too few packets to decide.
-fn did_not_move(samples: &Samples, time: WallTime, size: i64) -> bool {
-    let size = size.saturating_abs();
-    shift_at(samples, time)
-        .is_some_and(|(shift, spread)| spread < size.saturating_mul(4) && shift.saturating_abs() < size / 2)
-}
-
-/// Returns the change of the median delay of a stream at `time`, and the spread of the delays around it, both in ns;
-/// `None` if there are too few packets.
-fn shift_at(samples: &Samples, time: WallTime) -> Option<(i64, i64)> {
-    /// Length of the periods before and after the change whose packets are compared, and length of the part next to the
-    /// change that is left out, because the time of a change is known only to within a few packets.
-    const COMPARED: Span = Span::seconds(3);
-    const NEAR: Span = Span(500_000_000);
-    /// Minimum number of packets on each side.
-    const ENOUGH: usize = 25;
-    let arrivals =
-        || samples.sent.iter().zip(&samples.delay).map(|(sent, delay)| (sent.saturating_add(*delay), *delay));
-    let spread = |from: Span, to: Span| -> Option<(i64, i64)> {
-        let within = (time + from).0..(time + to).0;
-        let mut delays: Vec<i64> =
-            arrivals().filter(|(at, _)| within.contains(at)).map(|(_, delay)| delay).collect();
-        delays.sort_unstable();
-        let [low, high] = [delays.len() / 4, delays.len() * 3 / 4].map(|k| delays.get(k).copied());
-        let middle = *delays.get(delays.len() / 2)?;
-        (delays.len() >= ENOUGH).then_some((middle, high?.saturating_sub(low?)))
-    };
-    let back = |span: Span| Span(span.0.saturating_neg());
-    let (before, around) = spread(back(COMPARED), back(NEAR))?;
-    let (after, around_after) = spread(NEAR, COMPARED)?;
-    Some((after.saturating_sub(before), around.max(around_after)))
-}
-
-/// Replaces clock steps in `answer`, which is about one direction between two points, by changes of the path if the
-/// delay of the other direction, in `other`, did not change by the same amount. Causes count seconds from `first`.
-fn refute_clock_step(answer: &mut Answer, other: &Samples, first: WallTime) {
-    let mut refuted = 0;
-    for cause in answer.causes.iter_mut().filter(|cause| cause.id == CauseId::ClockStep) {
-        let (Some(by), time) = (cause.magnitude_ns, first + Span((cause.from_s * 1e9) as i64)) else {
-            continue;
-        };
-        let Some((shift, spread)) = shift_at(other, time) else { continue };
-        // A clock step lengthens the delay of one direction by as much as it shortens the delay of the other.
-        let rest = by.saturating_abs().saturating_sub(shift.saturating_abs()).saturating_abs();
-        if rest > 2_000_000.max(spread).max(by.saturating_abs() / 4) {
-            let how = if by < 0 { "shorter" } else { "longer" };
-            cause.id = CauseId::RouteChange;
-            cause.confidence = 0.8;
-            cause.because = format!(
-                "the path became {} {how} at {:.1} s: the other direction did not change by as much, so no clock was set",
-                eng3(by.saturating_abs() as f64),
-                cause.from_s
-            );
-            refuted += 1;
+impl StreamAnalysis {
+    fn take(&mut self, records: &[PacketRecord]) {
+        self.waiting.extend_from_slice(records);
+        if self.waiting.len() >= RECORDS_PER_CALL {
+            self.flush();
         }
     }
-    if refuted > 0 && !answer.causes.iter().any(|cause| cause.id == CauseId::ClockStep) {
-        answer.without_clock_step = None;
-        answer.headline = answer.headline.replace(
-            "nothing is wrong with the path; a clock was set by ",
-            "the delay of the path changed by ",
-        );
+
+    fn flush(&mut self) {
+        let least = self.waiting.iter().filter_map(PacketRecord::delay).min();
+        self.least = self.least.into_iter().chain(least).min();
+        // Without a clock rate, packets arrive although their send times are unknown.
+        for same in self.waiting.chunk_by(|a, b| a.sent().is_some() == b.sent().is_some()) {
+            match same.first().is_some_and(|r| r.sent().is_some()) {
+                true => self.analyzer.push_all(same),
+                false => same.iter().for_each(|r| self.analyzer.push_delayless(r)),
+            }
+        }
+        self.waiting.clear();
     }
-}
-
-/// True if the queue that this cause describes lasts until the end of the stream, which takes `length` seconds.
-fn never_ends(cause: &Cause, length: f64) -> bool {
-    cause.id == CauseId::Queue && cause.to_s + 1.0 >= length
-}
-
-/// Time `seconds` after the first packet of `stream`.
-fn at(stream: &RtpStream, seconds: f64) -> WallTime {
-    stream.first + Span((seconds * 1e9) as i64)
-}
-
-/// Adds a time in which one direction of a call has no packets to the answer about that direction's stream, which began
-/// at `first`.
-fn add_one_sided(answer: &mut Answer, part: &OneSided, first: WallTime) {
-    let which = if part.is_end { "last" } else { "first" };
-    let missing = duration(part.missing);
-    let because =
-        format!("no packet in the {which} {missing} of the call, while the other direction has packets");
-    let from = (part.from - first).as_seconds();
-    let cause = Cause {
-        from_s: from,
-        to_s: from + part.missing.as_seconds(),
-        magnitude_ns: Some(part.missing.0),
-        because: format!("{because}: none was sent (one-way audio), or it takes another path"),
-        ..Cause::new(CauseId::Outage, part.severity, 0.5)
-    };
-    if part.severity.doubt() > answer.severity.doubt() {
-        answer.severity = part.severity;
-        answer.headline = match part.severity {
-            Severity::Unknown => format!("No verdict on the whole call: {because}."),
-            severity => format!("{}: {because}.", capitalised(severity.name())),
-        };
-    }
-    answer.causes.push(cause);
-}
-
-fn capitalised(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// Running analyses of all streams.
 struct StreamAnalyses<'a> {
     options: &'a Options,
     one_codec: bool,
-    running: HashMap<u64, Analyzer>,
-    /// Smallest delay of each stream, by number.
-    least: HashMap<u64, Span>,
+    /// Analyses by number of the stream.
+    running: HashMap<u64, StreamAnalysis>,
     observer: &'a mut dyn RtpObserver,
 }
 
 impl<'a> StreamAnalyses<'a> {
     fn new(options: &'a Options, one_codec: bool, observer: &'a mut dyn RtpObserver) -> StreamAnalyses<'a> {
-        StreamAnalyses { options, one_codec, running: HashMap::new(), least: HashMap::new(), observer }
+        StreamAnalyses { options, one_codec, running: HashMap::new(), observer }
     }
 
     /// Ends the analyses, and returns one for each stream in `result`, in the same order.
@@ -545,8 +462,11 @@ impl<'a> StreamAnalyses<'a> {
             call.streams.iter().for_each(|s| facts[s.stream] = (s.direction, call.round_trip_ns));
         }
         let analysed = |(stream, (direction, round_trip)): (&RtpStream, (Direction, Option<Span>))| {
-            let session = stream.session(direction, round_trip, self.least.get(&stream.number).copied());
-            let analyzer = self.running.remove(&stream.number);
+            let mut running = self.running.remove(&stream.number);
+            running.iter_mut().for_each(StreamAnalysis::flush);
+            let least = running.as_ref().and_then(|running| running.least);
+            let session = stream.session(direction, round_trip, least);
+            let analyzer = running.map(|running| running.analyzer);
             let analyzer = analyzer.unwrap_or_else(|| Analyzer::new(&session, self.options));
             let (mut summary, mut samples) = analyzer.finish_with_samples(&session);
             leave_out_wrong_scores(&mut summary, stream, self.one_codec);
@@ -653,25 +573,13 @@ impl RtpObserver for StreamAnalyses<'_> {
     fn begun(&mut self, stream: &RtpStream) {
         self.observer.begun(stream);
         let session = stream.begun_session(Direction::Up);
-        self.running.insert(
-            stream.number,
-            Analyzer::new(&session, &options_of(self.options, self.one_codec, stream)),
-        );
+        let analyzer = Analyzer::new(&session, &options_of(self.options, self.one_codec, stream));
+        self.running.insert(stream.number, StreamAnalysis { analyzer, waiting: Vec::new(), least: None });
     }
 
     fn records(&mut self, number: u64, records: &[PacketRecord]) {
         self.observer.records(number, records);
-        let Some(analyzer) = self.running.get_mut(&number) else { return };
-        if let Some(least) = records.iter().filter_map(PacketRecord::delay).min() {
-            self.least.entry(number).and_modify(|known| *known = least.min(*known)).or_insert(least);
-        }
-        // Without a clock rate, packets arrive although their send times are unknown.
-        for same in records.chunk_by(|a, b| a.sent().is_some() == b.sent().is_some()) {
-            match same.first().is_some_and(|r| r.sent().is_some()) {
-                true => analyzer.push_all(same),
-                false => same.iter().for_each(|r| analyzer.push_delayless(r)),
-            }
-        }
+        self.running.get_mut(&number).into_iter().for_each(|running| running.take(records));
     }
 
     fn ended(&mut self, stream: &RtpStream, kept: bool) {
@@ -699,64 +607,5 @@ mod tests {
             "the path delivered nothing for 201 ms at 12.0 s, then everything at once"
         );
         assert_eq!(without_receiver("a queue", true), "a queue");
-    }
-
-    #[test]
-    fn packets_of_another_host_show_that_the_clock_stood() {
-        let samples = |interval: i64, moved: i64| {
-            let of = |k: i64| {
-                (k * interval, 8_000_000 * (k % 3) + if k * interval > 5_000_000_000 { moved } else { 0 })
-            };
-            let all: Vec<(i64, i64)> = (0..10_000_000_000 / interval).map(of).collect();
-            Samples {
-                seq: (0..all.len() as u32).collect(),
-                sent: all.iter().map(|(sent, _)| *sent).collect(),
-                delay: all.iter().map(|(_, delay)| *delay).collect(),
-                ..Samples::default()
-            }
-        };
-        let stood =
-            |interval, moved| did_not_move(&samples(interval, moved), WallTime(5_000_000_000), 5_000_000);
-        assert!(stood(20_000_000, 0));
-        assert!(!stood(20_000_000, 5_000_000), "it moved by as much");
-        assert!(!stood(1_000_000_000, 0), "comfort noise: too few packets");
-    }
-
-    #[test]
-    fn the_other_direction_refutes_a_step_of_a_clock() {
-        let samples = |moved: i64| {
-            let all: Vec<i64> = (0..500).map(|k| k * 20_000_000).collect();
-            Samples {
-                seq: (0..500).collect(),
-                delay: all.iter().map(|sent| if *sent > 5_000_000_000 { moved } else { 0 }).collect(),
-                sent: all,
-                ..Samples::default()
-            }
-        };
-        let of = |moved: i64| {
-            let step = Cause {
-                from_s: 5.0,
-                magnitude_ns: Some(20_000_000),
-                ..Cause::new(CauseId::ClockStep, Severity::Good, 0.9)
-            };
-            let mut answer = Answer {
-                complete: true,
-                host: None,
-                severity: Severity::Good,
-                headline: "Good: nothing is wrong with the path; a clock was set by 20 ms at 5.0 s."
-                    .to_owned(),
-                buffer_ns: None,
-                without_clock_step: None,
-                causes: vec![step],
-                profiles: std::collections::BTreeMap::new(),
-                qoo: None,
-            };
-            refute_clock_step(&mut answer, &samples(moved), WallTime(0));
-            (answer.causes[0].id, answer.headline)
-        };
-        assert_eq!(of(-20_000_000).0, CauseId::ClockStep);
-        let (id, headline) = of(-8_000_000);
-        assert_eq!(id, CauseId::RouteChange);
-        assert_eq!(headline, "Good: the delay of the path changed by 20 ms at 5.0 s.");
     }
 }

@@ -342,7 +342,7 @@ fn the_first_of_two_points_is_the_one_at_the_clients_in_whatever_order_they_are_
             let lost = [&between.up, &between.down].map(|d| d.lost_between);
             assert_eq!(lost, [0; 2], "{context}");
             let at_both = between.up.at_both + between.down.at_both;
-            assert!(at_both * 10 >= upload.segments.len() as u64 * 9, "{context}: {at_both}");
+            assert!(at_both * 4 >= upload.segments.len() as u64 * 3, "{context}: {at_both}");
         }
     }
 }
@@ -421,16 +421,12 @@ fn a_path_that_becomes_longer_or_shorter_is_no_queue() {
         let is_longer = random.within(0, 2) == 0;
         let last = upload.segments.last().unwrap().at;
         let from = last / 2 - last / random.within(6, 20);
-        // Acknowledgements take the longer path, and stay in order.
-        let mut latest = 0;
         let mut frames: Vec<_> = upload
             .segments
             .iter()
             .map(|s| {
                 let late = if !s.up && (s.at >= from) == is_longer { by } else { 0 };
-                let at = if s.up { s.at } else { (s.at + late).max(latest) };
-                latest = if s.up { latest } else { at };
-                (at, s.packet(form, 64))
+                (s.at + late, s.packet(form, 64))
             })
             .collect();
         frames.sort_by_key(|f| f.0);
@@ -438,6 +434,10 @@ fn a_path_that_becomes_longer_or_shorter_is_no_queue() {
         let answer = answer(&r);
         let context = format!("seed {seed}, {by} {is_longer} {}: {answer:?}", upload.rtt);
         assert!(!answer.causes.iter().any(|cause| cause.id == CauseId::Queue), "{context}");
+        // A level must last for half a second.
+        if from.min(last - from) < upload.rtt + by + 600 * MS {
+            continue;
+        }
         let found: Vec<i64> = answer
             .causes
             .iter()

@@ -330,8 +330,11 @@ impl RecordingClock {
     pub(super) fn take_usual(&mut self, recorded: WallTime, mark: SenderMark) -> Option<Taken> {
         let at = recorded.0.saturating_add(self.correction);
         let gap = at.wrapping_sub(self.newest);
-        if !(0..MIN_JUMP).contains(&gap) || self.coarse {
+        if !(0..MIN_JUMP).contains(&gap) {
             return None;
+        }
+        if self.coarse {
+            self.note_difference(gap);
         }
         let sender = &mut self.senders[RecordingClock::slot(mark.flow)];
         match mark.value {
@@ -598,11 +601,13 @@ impl Doubt {
             let b = excess[k + 1..].iter().find(|b| agree(&a.hosts, &b.hosts))?;
             Some((*a, *b))
         })?;
-        let by = if a.by.saturating_abs() <= b.by.saturating_abs() { a.by } else { b.by };
+        // The one that is known better, and of two the smaller one.
+        let Excess { by, error, .. } =
+            if (a.error, a.by.saturating_abs()) <= (b.error, b.by.saturating_abs()) { a } else { b };
         // The delay of one of the packets may have changed at the same time.
         let apart = a.by.saturating_sub(b.by).saturating_abs();
-        let near = apart <= by.saturating_abs() / 5 + 20_000_000;
-        let error = Some(apart.saturating_add(a.error.max(b.error)));
+        let near = apart <= a.by.saturating_abs().min(b.by.saturating_abs()) / 5 + 20_000_000;
+        let error = Some(apart.saturating_add(error));
         (near && (by < 0) == (self.by < 0)).then_some(StepSize { by, error })
     }
 

@@ -394,6 +394,10 @@ impl StreamState {
 
     /// Notes the step from the previous packet, which may be a silence.
     fn note_step(&mut self, n: &Numbered, rate: u32) {
+        // A late packet was sent before the previous one, and shows nothing about what follows.
+        if n.is_late {
+            return;
+        }
         let timestamp = n.early.packet.timestamp;
         let Some((number, before)) = self.previous.replace((n.number, timestamp)) else { return };
         let step = ticks_between(before, timestamp);

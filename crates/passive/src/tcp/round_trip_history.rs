@@ -12,7 +12,7 @@ const COMPARED: usize = 4;
 /// Smallest change that is reported, in ns. Hosts and access networks cause smaller ones.
 const MIN_CHANGE: i64 = 3_000_000;
 /// Shortest time for which the round trips stay on a level, in ns.
-const MIN_LEVEL_TIME: i64 = 1_000_000_000;
+const MIN_LEVEL_TIME: i64 = 500_000_000;
 /// Maximum number of changes of a direction.
 const MAX_CHANGES: usize = 8;
 

@@ -9,6 +9,8 @@ const COMPARED: usize = 3;
 const PROOF: usize = 3;
 /// Tolerance, in ns, with which regular senders agree on the size of a step.
 const TOLERANCE: i64 = 1_000_000;
+/// Largest deviation of an interval, as a multiple of the variation of the few that are compared.
+const VARIATIONS: i64 = 3;
 /// Time after a jump forward, in ns, by which senders at regular intervals have sent [`COMPARED`] packets.
 const EXAMINED: i64 = 400_000_000;
 /// Longest interval, in ns, at which a sender may show a jump forward by sending at regular intervals.
@@ -148,9 +150,9 @@ impl Intervals {
         let both = all.iter().any(|(a, ..)| all.iter().any(|(b, ..)| a.hosts.is_opposite(&b.hosts)));
         let shows = step >= MIN_FORWARD_STEP && both && agree && all.iter().any(is_between);
         let apart = |(s, _, spread): &(&Examined, i64, i64)| {
-            s.delay().saturating_sub(step).saturating_abs().saturating_add(*spread)
+            s.delay().saturating_sub(step).saturating_abs().saturating_add(spread.saturating_mul(VARIATIONS))
         };
-        let size = StepSize { by: step, error: all.iter().map(apart).max() };
+        let size = StepSize { by: step, error: all.iter().map(apart).max().max(Some(TOLERANCE)) };
         (shows && !self.catches_up()).then_some((size, all.len() >= PROOF))
     }
 
@@ -174,7 +176,7 @@ impl Intervals {
             Some(step) => {
                 let apart = |s: &Examined| s.delay().saturating_sub(step).saturating_abs();
                 let error = self.back(by).map(|s| apart(s).saturating_add(s.variation())).max();
-                StepSize { by: step, error }
+                StepSize { by: step, error: error.max(Some(TOLERANCE)) }
             }
             None => StepSize { by: by.saturating_sub(median(gaps.collect()).unwrap_or(0)), error: None },
         }

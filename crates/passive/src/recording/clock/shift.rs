@@ -18,6 +18,8 @@ const EXAMINED: i64 = 250_000_000;
 const MAX_FRAMES: u32 = 512;
 /// Largest difference, in ns, between a sender's shift and the size of a step at which they agree.
 const TOLERANCE: i64 = 2_000_000;
+/// Smallest mean deviation of a sender's packets that is assumed, in ns.
+const MIN_SPREAD: i64 = 50_000;
 /// Maximum age, in ns, of the latest packet of a sender that counts as sending.
 const SENDING: i64 = 100_000_000;
 
@@ -110,21 +112,19 @@ impl Shift {
 
     /// Returns the size of the step; `None` if the clock was not set.
     pub(super) fn step(&self) -> Option<StepSize> {
-        let mut all: Vec<i64> = self.senders.iter().map(Shifted::median).collect();
-        all.sort_unstable();
-        // For an even number of senders, the mean of the two values in the middle.
-        let [low, high] = [all.len().checked_sub(1)? / 2, all.len() / 2].map(|k| all.get(k).copied());
-        let (low, high) = (low?, high?);
-        let by = low + high.saturating_sub(low) / 2;
-        let agrees = |s: &Shifted| {
-            let apart = s.median().saturating_sub(by).saturating_abs();
-            apart <= TOLERANCE.saturating_add(s.before.spread.saturating_mul(2))
-        };
+        // A sender with little jitter shows the step more precisely: senders have weights as in a mean of values with
+        // different errors.
+        let weight = |s: &Shifted| (s.before.spread.max(MIN_SPREAD) as f64).powi(-2);
+        let weights: f64 = self.senders.iter().map(weight).sum();
+        let sum: f64 = self.senders.iter().map(|s| weight(s) * s.median() as f64).sum();
+        let by = (sum / weights) as i64;
+        let apart = |s: &Shifted| s.median().saturating_sub(by).saturating_abs();
+        let agrees = |s: &Shifted| apart(s) <= TOLERANCE.saturating_add(s.before.spread.saturating_mul(2));
         let both = self.senders.iter().any(|a| self.senders.iter().any(|b| a.is_opposite(b)));
         let is_step = both && by.saturating_abs() >= MIN_SHIFT && !self.is_refuted();
-        let apart =
-            |s: &Shifted| s.median().saturating_sub(by).saturating_abs().saturating_add(s.before.spread);
-        let size = StepSize { by, error: self.senders.iter().map(apart).max() };
+        // The step is within the error of each sender, and therefore of the one with the smallest error.
+        let error = |s: &Shifted| apart(s).saturating_add(s.before.spread.max(MIN_SPREAD).saturating_mul(2));
+        let size = StepSize { by, error: self.senders.iter().map(error).min() };
         (is_step && self.senders.iter().all(agrees)).then_some(size)
     }
 }
