@@ -91,6 +91,19 @@ impl Archive {
         })
     }
 
+    /// Forgets the routes from `src` that were last seen before the newest `most`.
+    ///
+    /// # Errors
+    /// [`ArchiveError`].
+    pub fn bound_routes(&self, src: &str, most: u32) -> Result<(), ArchiveError> {
+        self.transaction(|all| {
+            let surplus = "DELETE FROM routes WHERE src = ?1 AND number <= \
+                           (SELECT number FROM routes WHERE src = ?1 ORDER BY number DESC LIMIT 1 OFFSET ?2)";
+            all.prepare_cached(surplus)?.execute(params![src, most])?;
+            Ok(())
+        })
+    }
+
     /// Returns the newest routes between the hosts with these names, in the order in which they were first seen; at
     /// most `most`.
     ///

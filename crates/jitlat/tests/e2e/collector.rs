@@ -139,7 +139,11 @@ fn hosts_push_what_they_measure_to_one_that_collects() {
                 [timetable]\nguard = \"1s\"\nsetup = \"2s\"\n[archive]\nfolder = \"archive\"\n\
                 [[collector]]\nhost = \"c\"\n\
                 [[alert]]\nname = \"any\"\nif = \"sent>0\"\nat = [\"c\"]\n[[notify]]\nname = \"out\"\nprint = true\n";
-    prepare(folder, &format!("{HOSTS}{rest}"));
+    // Host a pushes with a certificate, host b with a token.
+    let (own, _) = Identity::made(&folder.join("a.pem"), &["a".to_owned()]).unwrap();
+    let certificate =
+        format!("certificate = \"a.pem\", pin = \"{}\", key-file = \"a.key\"", own.fingerprint());
+    prepare(folder, &format!("{}{rest}", HOSTS.replace("key-file = \"a.key\"", &certificate)));
     let places = [(&lab.client, "a"), (&lab.server, "b"), (&switch, "c")];
     let monitors = places.map(|(place, host)| monitor(place, folder, host));
     let central = folder.join("c");
@@ -156,6 +160,8 @@ fn hosts_push_what_they_measure_to_one_that_collects() {
         assert!(!finished.stderr.contains("cannot push tests"), "{}", finished.stderr);
     }
     assert!(c.stderr.contains("collecting tests on https://"), "{}", c.stderr);
+    let shown = format!("pushing tests to c with the certificate {}", own.fingerprint());
+    assert!(a.stderr.contains(&shown), "{}", a.stderr);
     // The monitor that ended first retained what it could not push any more.
     let all: BTreeSet<String> = ids(&central).into_iter().collect();
     assert_eq!(all.len(), ids(&central).len(), "each once");
@@ -229,8 +235,8 @@ fn kill_at_random(lab: &Lab, pair: u64, kills: u64) -> u64 {
     let (mut made, mut seed) = (0, 1000 * pair);
     let start = |host: &str| monitor(if host == "a" { &lab.client } else { &lab.server }, folder, host);
     let mut running = [Some(start("a")), Some(start("b"))];
-    // The first push begins when both monitors run.
-    make(&archive, folder, 1_000_000 + pair, 100);
+    // The first push begins when both monitors run. All logs are dated in the past.
+    make(&archive, folder, 100_000 + pair, 100);
     wait_until("a first push", 200, || pushed(&own).is_some_and(|p| p.stored == 1));
     for _ in 0..kills {
         // Mostly the tests find a collector that waits for them, so that the kill meets the push; otherwise one that starts, or a host that

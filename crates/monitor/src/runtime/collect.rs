@@ -39,8 +39,12 @@ const RETRY_PAUSES: (Span, Span) = (Span::seconds(20), Span::seconds(10));
 const STORED_INTERVAL: Span = Span::seconds(600);
 /// Time without a test over a quota after which its alert is resolved, and time between two checks.
 const QUIET: (Span, Duration) = (Span::seconds(600), Duration::from_secs(30));
+/// Time without a refusal after which a reason is logged again.
+const REFUSALS_FORGOTTEN: Span = Span::seconds(3600);
+/// Length in bytes of the description of a test (its name, source and tags) that no quota counts.
+const FREE_DESCRIPTION: usize = 1024;
 const DAY: i64 = 86_400_000_000_000;
-/// Maximum number of paths of a host whose lost slots are stored.
+/// Maximum number of paths of a host whose lost slots are stored, and of its routes.
 pub const MAX_REPORTED_PATHS: u32 = 10_000;
 /// Rule of alerts about quotas.
 const QUOTA_RULE: &str = "push quota";
@@ -90,8 +94,8 @@ struct CollectorState {
     rules: CollectRules,
     /// Use of the quotas by each host.
     uses: Mutex<BTreeMap<String, HostUse>>,
-    /// Reason for the last logged refusal of each host.
-    logged: Mutex<BTreeMap<String, String>>,
+    /// Logged refusals of each host.
+    logged: Mutex<BTreeMap<String, RefusalLog>>,
     jobs: Mutex<Option<SyncSender<IntakeJob>>>,
     /// Number of analyses that may start now.
     places: Mutex<usize>,
@@ -101,6 +105,28 @@ struct CollectorState {
     long: Mutex<()>,
     /// True if the current failure of the archive has been logged.
     failing: AtomicBool,
+}
+
+/// Refusals of a host that are logged: the first, second, fourth, eighth, … new reason, so that a host that invents reasons does not
+/// fill the log. Begins anew after an hour without a refusal.
+#[derive(Debug, Default)]
+struct RefusalLog {
+    last: Option<(String, SteadyTime)>,
+    reasons: u64,
+}
+
+impl RefusalLog {
+    /// Counts a refusal; true if it is logged.
+    fn is_news(&mut self, why: &str, now: SteadyTime) -> bool {
+        let before = self.last.replace((why.to_owned(), now));
+        match before {
+            Some((_, at)) if now - at >= REFUSALS_FORGOTTEN => self.reasons = 0,
+            Some((before, _)) if before == why => return false,
+            _ => {}
+        }
+        self.reasons += 1;
+        self.reasons.is_power_of_two()
+    }
 }
 
 /// Use of the quotas by a host.
@@ -288,6 +314,9 @@ impl CollectorState {
                 last_ns: seen.last_ns,
                 hops: seen.hops.clone(),
             })?;
+        }
+        if !offers.routes.is_empty() {
+            archive.bound_routes(host, MAX_REPORTED_PATHS)?;
         }
         Ok(())
     }
@@ -490,11 +519,13 @@ impl Intake<'_> {
                 self.refused(header, "its log alone is longer than the quota of this host".to_owned()),
             );
         }
-        if let Some(why) = self.shared.hosts.foreign_names(self.host, &header.tags) {
-            return Some(self.refused(header, why));
-        }
-        match self.shared.take(&self.archive, self.host, header.bytes) {
-            Ok(Ok(())) => None,
+        // Refused tests count, too: each costs a write to the archive.
+        let described = header.line().len().saturating_sub(FREE_DESCRIPTION) as u64;
+        match self.shared.take(&self.archive, self.host, header.bytes.saturating_add(described)) {
+            Ok(Ok(())) => {
+                let foreign = self.shared.hosts.foreign_names(self.host, &header.tags);
+                foreign.map(|why| self.refused(header, why))
+            }
             Ok(Err(over)) => {
                 if let Err(e) = self.shared.fire(&self.archive, self.host, &over) {
                     return Some(self.fails(header, &e));
@@ -614,9 +645,8 @@ impl ArchiveShelf {
             answers.iter().filter(|a| a.status == 422).filter_map(|a| a.error.as_ref()).collect();
         for why in &refused {
             let mut logged = self.shared.logged.lock().unwrap_or_else(PoisonError::into_inner);
-            if logged.get(host) != Some(why) {
+            if logged.entry(host.to_owned()).or_default().is_news(why, clock::steady()) {
                 warn!("refused a test from {host}: {why}");
-                logged.insert(host.to_owned(), (*why).clone());
             }
         }
         let over_quota = answers.iter().filter(|a| a.status == 429).count();

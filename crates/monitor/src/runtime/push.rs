@@ -78,6 +78,18 @@ impl OwnProof {
         Ok(PushCredential::Certificate(own))
     }
 
+    /// Logs the fingerprint of the certificate, for `pin`; nothing for a token.
+    fn announce(&self, target: &Target) {
+        match self.credential() {
+            Ok(PushCredential::Certificate(own)) => {
+                info!("pushing tests to {} with the certificate {}", target.name, own.fingerprint());
+            }
+            Ok(PushCredential::Token(_)) => {}
+            // Every attempt to push reads the file again.
+            Err(why) => warn!("{}: {why}", target.name),
+        }
+    }
+
     /// Connects to the collector.
     fn connect(&self, target: &Target, stop: &StopSignal) -> std::result::Result<PushClient, PushFailure> {
         PushClient::connect(&target.at, &self.credential()?, stop)
@@ -149,6 +161,7 @@ impl RunningPushes {
                 // first attempt to push.
                 archive.begin_push(&target.name, target.spool)?;
                 let Some(own) = OwnProof::of(&target, &model.hosts[host].name, key) else { continue };
+                own.announce(&target);
                 let seed =
                     model.hosts[host].name.bytes().fold(7, |sum: u64, b| sum.rotate_left(9) ^ u64::from(b));
                 let waker = Waker::new()?;

@@ -19,6 +19,9 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
+/// Maximum number of certificates between that of a host and an authority; others are ignored, because each costs time.
+const MAX_INTERMEDIATE: usize = 4;
+
 /// Certificate authorities that sign the certificates of hosts.
 #[derive(Clone, Debug)]
 pub struct HostAuthorities(Arc<RootCertStore>);
@@ -105,6 +108,7 @@ impl HostCertificates {
 
     fn find(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Result<Arc<str>, String> {
         let [own, others @ ..] = chain else { return Err("it shows no certificate".to_owned()) };
+        let others = &others[..others.len().min(MAX_INTERMEDIATE)];
         let fingerprint = Fingerprint::of(own);
         if let Some(host) = self.pinned.get(&fingerprint) {
             // The pin stands for an authority, but not for the dates.

@@ -17,15 +17,16 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{post, put};
 use jitlat_archive::SharedMessage;
-use jitlat_core::Span;
 use jitlat_core::prefix::Prefix;
+use jitlat_core::{Span, SteadyTime};
+use jitlat_proto::accounts::{Allowance, ClientLimits};
 use jitlat_proto::push::answer::{ErrorAnswer, Known, Offers, PartAnswers};
 use jitlat_proto::push::is_name;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
@@ -33,6 +34,8 @@ use tokio::time::timeout;
 pub const MAX_BODIES: usize = 16;
 /// Maximum number of requests of one host at the same time.
 const MAX_OF_HOST: usize = 2;
+/// Requests per second of a host; more wait. Each may write to the archive, whose lock all hosts share.
+const RATE_OF_HOST: u32 = 50;
 /// Maximum time that a request waits for another body to be complete.
 const WAIT: Duration = Duration::from_secs(5);
 /// Maximum length of an offer, in bytes.
@@ -50,8 +53,31 @@ pub struct PushState {
     proxies: Vec<Prefix>,
     forwarded: Forwarded,
     bodies: Arc<Semaphore>,
-    of_host: HashMap<Arc<str>, Arc<Semaphore>>,
+    of_host: HashMap<Arc<str>, HostRequests>,
+    begun: Instant,
     guesses: Guesses,
+}
+
+/// Requests of a host: those in progress, and their rate.
+#[derive(Debug)]
+struct HostRequests {
+    places: Arc<Semaphore>,
+    rate: Allowance,
+}
+
+impl HostRequests {
+    fn new() -> HostRequests {
+        let limits = ClientLimits { packets_per_second: RATE_OF_HOST, ..ClientLimits::UNLIMITED };
+        HostRequests { places: Arc::new(Semaphore::new(MAX_OF_HOST)), rate: Allowance::new(limits) }
+    }
+
+    /// Waits until another request of this host may begin.
+    async fn turn(&self, begun: Instant) {
+        let now = || SteadyTime(i64::try_from(begun.elapsed().as_nanos()).unwrap_or(i64::MAX));
+        while let Err(wait) = self.rate.take(0, now()) {
+            tokio::time::sleep(Duration::from_nanos(wait.0.max(1_000_000).unsigned_abs())).await;
+        }
+    }
 }
 
 /// Host whose token or certificate a request has.
@@ -70,7 +96,8 @@ impl PushState {
             HostProof::Pinned(_) | HostProof::Named => None,
         });
         Ok(PushState {
-            of_host: names.map(|name| (name, Arc::new(Semaphore::new(MAX_OF_HOST)))).collect(),
+            of_host: names.map(|name| (name, HostRequests::new())).collect(),
+            begun: Instant::now(),
             tokens: tokens.collect(),
             certificates: HostCertificates::new(&settings.hosts, settings.authorities.as_ref())?,
             shelf: settings.shelf.clone(),
@@ -162,10 +189,13 @@ async fn guard(
     let connection = request.extensions().get::<Connection>().cloned();
     connection.iter().for_each(Connection::prove);
     let _busy = connection.as_ref().map(Connection::begin);
-    let Some(_own) = push.of_host.get(&host.0).and_then(|own| own.clone().try_acquire_owned().ok()) else {
+    let own = push.of_host.get(&host.0);
+    let place = own.and_then(|own| own.places.clone().try_acquire_owned().ok());
+    let (Some(own), Some(_place)) = (own, place) else {
         let why = format!("{} has {MAX_OF_HOST} requests in progress already", host.0);
         return failed(StatusCode::TOO_MANY_REQUESTS, &why, Some(Span::seconds(2)));
     };
+    own.turn(push.begun).await;
     request.extensions_mut().insert(host);
     next.run(request).await
 }

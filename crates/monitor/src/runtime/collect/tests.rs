@@ -469,6 +469,31 @@ fn a_host_over_its_quota_is_refused_counted_and_told_when_to_come_again() {
     assert!(answers.tests.is_empty() && answers.error.is_some(), "{answers:?}");
 }
 
+/// A host that invents reasons, or tags of any length, fills neither the log nor the disk.
+#[test]
+fn refusals_and_descriptions_are_bounded_too() {
+    let mut log = RefusalLog::default();
+    let at = |seconds: i64| SteadyTime(seconds * 1_000_000_000);
+    let logged = (0..1000).filter(|k| log.is_news(&format!("a test of {k}"), at(*k))).count();
+    assert_eq!(logged, 10);
+    assert!(!log.is_news("a test of 999", at(1001)));
+    assert!(log.is_news("a test of 999", at(1001 + 3600)));
+    let all = logs(0..10, 50);
+    let quota =
+        PushQuota { tests_per_second: 200, bytes_per_day: 4 * all[0].bytes + 100_000, bytes: 1 << 40 };
+    let collector = Collector::with(quota);
+    let mut evil = collector.connect("madrid");
+    let long = "x".repeat(30_000);
+    let statuses: Vec<u16> =
+        all[..5].iter().map(|log| send(&mut evil, log, &[("note", &long)]).status).collect();
+    assert!(statuses[..3].iter().all(|s| *s == 201) && statuses[3..].contains(&429), "{statuses:?}");
+    // Small requests of a host are paced: each may write to the archive.
+    let mut honest = collector.connect("berlin");
+    let begun = Instant::now();
+    (0..60).for_each(|_| drop(honest.offers(&Offers::default()).unwrap()));
+    assert!(begun.elapsed() >= Duration::from_millis(500));
+}
+
 #[test]
 fn who_has_no_token_is_told_so_and_slowed() {
     let collector = Collector::start();
