@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Maximum time after its return in which a host pushes its results.
 const LATE_PUSH: Span = Span::seconds(40);
 /// Maximum time in which the result of a test arrives here; added to the period of the test.
-const ARRIVAL: Span = Span::seconds(10);
+pub(super) const ARRIVAL: Span = Span::seconds(10);
 
 /// Report of the host that starts a test about a slot without a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +59,8 @@ fn clock_time(at: WallTime, now: WallTime) -> String {
 pub enum SilenceCause {
     /// A host at an end has just been seen again: its next result is awaited.
     Awaited,
+    /// The host that starts the tests is seen, and has results that have not arrived yet.
+    Backlog,
     /// The path: both ends are seen, or too little is known.
     Path,
     /// A host or a site.
@@ -81,6 +83,8 @@ struct HeardHost {
     returned: i64,
     /// Longest time between two results while all is well.
     gap: Span,
+    /// True if the host has results that have not arrived yet.
+    has_results: bool,
     /// Hosts at the other ends of its paths; two at most are stored.
     partners: BTreeSet<String>,
 }
@@ -108,6 +112,13 @@ impl LastSeen {
             host.returned = at.0;
         }
         host.last = at.0;
+    }
+
+    /// Records whether a host has results that have not arrived yet.
+    pub fn waiting(&mut self, host: &str, has_results: bool) {
+        if let Some(host) = self.hosts.get_mut(host) {
+            host.has_results = has_results;
+        }
     }
 
     /// Replaces times later than `now` with `now`, after the clock was set back.
@@ -153,6 +164,10 @@ impl LastSeen {
             let Some(host) = self.hosts.get(name).filter(|_| name != judge) else { return false };
             open_between(windows, WallTime(host.last.max(since.0)), now) > host.gap
         };
+        // Only the host that starts the tests has their results.
+        if !is_unheard(&path.src) && self.hosts.get(&path.src).is_some_and(|host| host.has_results) {
+            return SilenceCause::Backlog;
+        }
         let is_known = |name: &str| self.hosts.get(name).is_some_and(|host| host.partners.len() > 1);
         let others: Vec<&str> =
             places.hosts().filter(|host| *host != judge && self.hosts.contains_key(*host)).collect();

@@ -3,7 +3,7 @@
 
 use super::condition::{AlertCondition, ConditionResult, TestComparison};
 use super::incident::{AlertChange, Incidents, Membership, Violation};
-use super::last_seen::{LastSeen, SilenceCause, SlotReport};
+use super::last_seen::{ARRIVAL, LastSeen, SilenceCause, SlotReport};
 use super::place::{AlertScope, AlertSubject, Places};
 use super::rule::{AlertRule, RuleKind};
 use crate::file::text_of;
@@ -157,6 +157,8 @@ struct SilenceWatch {
     /// maintenance.
     since: WallTime,
     windows: Vec<TimeWindow>,
+    /// Longest time from the start of a test to its result.
+    lasts: Span,
     /// Directions in which the test sends: from the host that starts it, and to it.
     ways: [bool; 2],
     /// Start of the newest result in the direction that has been silent for longest; a copy of the state's value,
@@ -215,10 +217,12 @@ impl AlertMachine {
                         rule: k,
                         since: now,
                         windows: Vec::new(),
+                        lasts: Span::ZERO,
                         ways: if by_host { [false; 2] } else { path.ways },
                         newest: 0,
                         firing: false,
                     });
+                    watched.lasts = watched.lasts.max(path.lasts);
                     if !watched.windows.contains(&path.window) {
                         watched.windows.push(path.window.clone());
                     }
@@ -336,6 +340,13 @@ impl AlertMachine {
         self.last_seen.report(report);
     }
 
+    /// Takes up the report of a host that it has results which have not arrived here yet, or that it has none; `heard` is the time of
+    /// the report. The host was seen.
+    pub fn waiting(&mut self, host: &str, has_results: bool, heard: WallTime) {
+        self.last_seen.seen(host, heard);
+        self.last_seen.waiting(host, has_results);
+    }
+
     fn in_maintenance(&self, test: &str, ends: [&str; 2], at: WallTime) -> bool {
         self.maintenance.iter().any(|one| one.covers(test, ends) && one.is_open(at))
     }
@@ -369,12 +380,14 @@ impl AlertMachine {
     }
 
     /// Returns the start and the length of the time without results that counts. Not counted is the time before this
-    /// machine began to watch, before the last step of the clock, and in which the host lost its slots itself.
+    /// machine began to watch, before the last step of the clock, in which the host lost its slots itself, and in which the
+    /// next test runs, because results have the start of their test.
     fn silence(&self, watched: &SilenceWatch, now: WallTime) -> (WallTime, Span) {
         let newest = WallTime(watched.newest.min(now.0));
         let since = if watched.firing { newest } else { newest.max(watched.since).max(self.since) };
         let windows: Vec<&TimeWindow> = watched.windows.iter().collect();
-        (since, open_between(&windows, since, now))
+        let silence = open_between(&windows, since, now) - watched.lasts;
+        (since, silence.max(Span::ZERO))
     }
 
     /// Resolves the alert about a silent path if its new result is fresh.
@@ -417,10 +430,14 @@ impl AlertMachine {
         }
         let windows: Vec<&TimeWindow> = watched.windows.iter().collect();
         let cause = self.last_seen.cause(&self.places, &self.host, subject, &windows, (self.since, now));
+        let is_backlog = cause == SilenceCause::Backlog;
         let cause = match cause {
             // An open alert takes in the path at once, so that there is no second one when its host has returned.
             _ if self.incidents.has_open(&self.places, subject) => None,
             SilenceCause::Awaited => return,
+            // Such a backlog does not shrink.
+            SilenceCause::Backlog if silence <= after.times(2) => return,
+            SilenceCause::Backlog => Some(AlertSubject::host(&subject.rule, &subject.src)),
             SilenceCause::Path => None,
             SilenceCause::Place(place) => Some(place),
         };
@@ -443,6 +460,7 @@ impl AlertMachine {
             None if whole.scope == AlertScope::Host && whole.src == self.host => {
                 reason.push_str("; nor from any other host");
             }
+            None if is_backlog => reason.push_str("; its results wait on the host: they are not pushed fast enough"),
             None => {}
         }
         let violation = Violation {
@@ -620,7 +638,11 @@ fn hold(model: &Model, rule: &AlertRule) -> Span {
         paths.fold((false, first.every), |(_, longest), path| (true, longest.max(path.every)));
     match rule.kind {
         _ if !more => Span::ZERO,
-        RuleKind::Results { .. } => longest.min(MAX_HOLD),
+        // Other paths of the same fault may have some good tests among their bad ones.
+        RuleKind::Results { bad, of, .. } => {
+            let rounds = i64::from(of.saturating_sub(bad)) + 1;
+            (longest.times(rounds) + ARRIVAL).min(MAX_HOLD)
+        }
         RuleKind::Silence { after, .. } if after > longest.times(2) + Span::seconds(10) => Span::ZERO,
         RuleKind::Silence { .. } => longest.min(MAX_HOLD),
     }
@@ -633,6 +655,8 @@ struct ExpectedPath<'a> {
     /// Both ends, the host that starts the tests first.
     ends: [&'a str; 2],
     every: Span,
+    /// Time from the start of a test to its result.
+    lasts: Span,
     window: TimeWindow,
     /// Directions with results: from the host that starts the tests, and to it.
     ways: [bool; 2],
@@ -652,6 +676,7 @@ fn expected_paths(model: &Model) -> impl Iterator<Item = ExpectedPath<'_>> {
                 test: test.name.as_str(),
                 ends: [pair.client(), pair.server()].map(|end| model.end(test, end)),
                 every: test.every,
+                lasts: test.traffic.duration,
                 window: test.window.clone(),
                 ways: if pair.first_is_client { [first, second] } else { [second, first] },
             }
@@ -665,6 +690,7 @@ fn expected_paths(model: &Model) -> impl Iterator<Item = ExpectedPath<'_>> {
             test: capture.name.as_str(),
             ends: [host.name.as_str(), far],
             every: capture.every,
+            lasts: capture.every,
             window: TimeWindow::default(),
             ways: [false; 2],
         })

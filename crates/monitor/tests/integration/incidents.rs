@@ -40,6 +40,8 @@ struct Mesh {
     /// Messages: period, and text.
     told: Vec<(i64, String)>,
     most_at_once: Span,
+    /// Host that says that it has results which have not arrived.
+    backlog: Option<&'static str>,
 }
 
 /// Hosts in sites of `site` hosts.
@@ -75,6 +77,7 @@ impl Mesh {
             open: BTreeMap::new(),
             told: Vec::new(),
             most_at_once: Span::ZERO,
+            backlog: None,
         }
     }
 
@@ -143,14 +146,31 @@ impl Mesh {
         }
     }
 
+    fn wait_until(&mut self, at: WallTime) {
+        while self.now < at {
+            self.wait((at - self.now).min(Span::seconds(10)));
+        }
+    }
+
     fn wait(&mut self, time: Span) {
         (self.now, self.steady) = (self.now + time, self.steady + time);
         self.machine.follow_clock(self.now, self.steady);
+        for host in &self.model.hosts {
+            if self.backlog == Some(host.name.as_str()) {
+                self.machine.waiting(&host.name, true, self.now);
+            } else {
+                self.machine.waiting(&host.name, false, WallTime(0));
+            }
+        }
         self.machine.tick(self.now);
         self.take();
     }
 
-    fn slot(&mut self, [client, server]: [usize; 2], fate: &Fate) {
+    fn slot(&mut self, ends: [usize; 2], fate: &Fate) {
+        self.slot_at(ends, fate, self.now);
+    }
+
+    fn slot_at(&mut self, [client, server]: [usize; 2], fate: &Fate, started: WallTime) {
         let names = [client, server].map(|k| self.model.hosts[k].name.clone());
         let [client, server] = names;
         let (loss, offset) = match fate {
@@ -161,8 +181,8 @@ impl Mesh {
                     test: "t".into(),
                     client,
                     server,
-                    at_ns: self.now.0,
-                    since_ns: self.now.0,
+                    at_ns: started.0,
+                    since_ns: started.0,
                     is_own_fault: *is_own_fault,
                     is_not_stored: *is_not_stored,
                     reason: (*reason).to_owned(),
@@ -178,7 +198,7 @@ impl Mesh {
                 client: client.clone(),
                 server: server.clone(),
                 is_backward,
-                started_ns: (self.now + offset).0,
+                started_ns: (started + offset).0,
                 figures: [("loss".to_owned(), loss)].into(),
                 ..TestResult::default()
             };
@@ -361,6 +381,41 @@ fn one_direction_that_is_silent_is_silent() {
     let told = mesh.told();
     let reason = one(&told, &format!("silent path {client} {server}"));
     assert!(reason.contains(&format!("no result from {server} to {client}")), "{reason}");
+}
+
+/// Results that come late, over a slow link, are no silence while their host says that it has them; if they never come, it is one.
+#[test]
+fn results_that_wait_on_their_host_are_no_silence_at_once() {
+    let mut mesh = Mesh::new(12, 4);
+    mesh.pass(3, well);
+    let late = |client: usize, _: usize| if client == 7 { Fate::Gone } else { Fate::Measured(0.0) };
+    mesh.backlog = Some("h7");
+    mesh.pass(4, late);
+    assert_eq!(mesh.told(), Vec::<String>::new());
+    mesh.pass(2, late);
+    let told = mesh.told();
+    assert!(one(&told, "silent host h7").contains("its results wait on the host"), "{told:?}");
+    mesh.backlog = None;
+    mesh.pass(2, well);
+    assert_eq!(mesh.told(), ["- silent host h7"]);
+}
+
+/// The result of a long test has the time of its start.
+#[test]
+fn a_test_that_runs_is_no_silence() {
+    let long = RULES
+        .replace("every = \"5min\"\nfor = \"100ms\"", "every = \"5min\"\nfor = \"2min\"")
+        .replace("silent>11min", "silent>6min");
+    let mut mesh = Mesh::of(model(&(sites(2, 1) + &long)));
+    for _ in 0..5 {
+        let started = mesh.now;
+        mesh.wait_until(started + Span::seconds(125));
+        mesh.slot_at([0, 1], &Fate::Measured(0.0), started);
+        mesh.wait_until(started + Span(EVERY));
+    }
+    assert_eq!(mesh.told(), Vec::<String>::new());
+    mesh.wait_until(mesh.now + Span::seconds(250));
+    assert_eq!(mesh.told().len(), 1);
 }
 
 #[test]
