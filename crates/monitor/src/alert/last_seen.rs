@@ -79,10 +79,13 @@ pub struct LastSeen {
 struct HeardHost {
     /// Time at which the host was last seen, ns since 1970; 0 if never.
     last: i64,
-    /// Time at which the host was last seen again after an absence of more than `gap`, ns since 1970; 0 if never.
+    /// Time at which the host was last seen again after an absence of more than `gap`, or stored results again, ns since
+    /// 1970; 0 if never.
     returned: i64,
     /// Longest time between two results while all is well.
     gap: Span,
+    /// Start of the newest test whose result the host could not store, ns since 1970; 0 if it stores results.
+    not_stored: i64,
     /// True if the host has results that have not arrived yet.
     has_results: bool,
     /// Hosts at the other ends of its paths; two at most are stored.
@@ -128,9 +131,15 @@ impl LastSeen {
         }
     }
 
-    /// Records a result of a path: its reports no longer count.
-    pub fn measured(&mut self, key: &[String; 3]) {
+    /// Records a result of a path: its reports no longer count, nor do those of other paths that the host which starts the tests
+    /// could not store results, because it stores them again.
+    pub fn measured(&mut self, key: &[String; 3], started: WallTime, now: WallTime) {
         self.reports.remove(key);
+        let [_, client, _] = key;
+        let stores_again = |host: &&mut HeardHost| host.not_stored > 0 && host.not_stored < started.0;
+        let Some(host) = self.hosts.get_mut(client).filter(stores_again) else { return };
+        (host.not_stored, host.returned) = (0, now.0);
+        self.reports.retain(|_, report| report.client != *client || !report.is_own_fault);
     }
 
     /// Records a report.
@@ -139,6 +148,9 @@ impl LastSeen {
         let is_newer = self.reports.get(&key).is_none_or(|known| known.at_ns <= report.at_ns);
         if is_newer {
             self.reports.insert(key, report.clone());
+            if let Some(host) = self.hosts.get_mut(&report.client).filter(|_| report.is_own_fault) {
+                host.not_stored = host.not_stored.max(report.at_ns);
+            }
         }
     }
 

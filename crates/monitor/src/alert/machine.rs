@@ -15,7 +15,7 @@ use jitlat_core::scalars::GradeSubject;
 use jitlat_core::time::SECOND;
 use jitlat_core::{Span, SteadyTime, WallTime};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Result of a test in one direction.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -127,7 +127,7 @@ pub struct AlertMachine {
     rules: Vec<OwnRule>,
     host: String,
     places: Places,
-    states: BTreeMap<AlertSubject, AlertState>,
+    states: HashMap<AlertSubject, AlertState>,
     incidents: Incidents,
     last_seen: LastSeen,
     maintenance: Vec<Maintenance>,
@@ -136,7 +136,7 @@ pub struct AlertMachine {
     /// Time since which missing results are counted: the start, or the last step of the clock.
     since: WallTime,
     /// Subjects that must have results, with the time at which this machine began to watch them and the windows of their tests.
-    watched: BTreeMap<AlertSubject, SilenceWatch>,
+    watched: HashMap<AlertSubject, SilenceWatch>,
     changed: BTreeSet<AlertSubject>,
     decided: AlertDecision,
 }
@@ -183,13 +183,13 @@ impl AlertMachine {
             rules: model.alerts.rules.iter().filter(here).map(own).collect(),
             host: host.to_owned(),
             places: Places::new(model),
-            states: BTreeMap::new(),
+            states: HashMap::new(),
             incidents: Incidents::default(),
             last_seen: LastSeen::default(),
             maintenance: model.maintenance.clone(),
             clock: None,
             since: now,
-            watched: BTreeMap::new(),
+            watched: HashMap::new(),
             changed: BTreeSet::new(),
             decided: AlertDecision::default(),
         };
@@ -300,7 +300,8 @@ impl AlertMachine {
     pub fn judge(&mut self, result: &TestResult, now: WallTime) {
         let rules: Vec<usize> = self.of(result).collect();
         let ends = [result.client.as_str(), result.server.as_str()];
-        self.last_seen.measured(&[&result.test, &result.client, &result.server].map(String::clone));
+        let path = [&result.test, &result.client, &result.server].map(String::clone);
+        self.last_seen.measured(&path, WallTime(result.started_ns), now);
         let mut seen_at = WallTime(result.started_ns.min(now.0));
         for k in rules {
             let own = &self.rules[k];
@@ -566,21 +567,26 @@ impl AlertMachine {
     /// Updates alerts that depend on time alone: missing results, and the end of quiet hours.
     pub fn tick(&mut self, now: WallTime) {
         let is_silent = |watched: &SilenceWatch| match self.rules[watched.rule].rule.kind {
-            RuleKind::Silence { after, .. } => !watched.firing && self.silence(watched, now).1 > after,
+            // Most are not silent whatever their windows are, and need no further look.
+            RuleKind::Silence { after, .. } => {
+                !watched.firing && now.0 - watched.newest > after.0 && self.silence(watched, now).1 > after
+            }
             RuleKind::Results { .. } => false,
         };
         let silent = self.watched.iter().filter(|(_, watched)| is_silent(watched));
-        let silent: Vec<AlertSubject> = silent.map(|(subject, _)| subject.clone()).collect();
+        let mut silent: Vec<AlertSubject> = silent.map(|(subject, _)| subject.clone()).collect();
+        silent.sort_unstable();
         silent.iter().for_each(|subject| self.judge_silence(subject, now));
         let can_wait = |own: &OwnRule| own.rule.quiet.is_some() || !self.maintenance.is_empty();
         for k in (0..self.rules.len()).filter(|k| can_wait(&self.rules[*k])).collect::<Vec<_>>() {
             let name = &self.rules[k].rule.name;
-            let own: Vec<AlertSubject> = self
+            let mut own: Vec<AlertSubject> = self
                 .states
                 .iter()
                 .filter(|(s, state)| s.rule == *name && !state.firing)
                 .map(|(s, _)| s.clone())
                 .collect();
+            own.sort_unstable();
             own.iter().for_each(|subject| self.weigh(k, subject, now));
         }
     }
