@@ -172,10 +172,16 @@ impl Archive {
             modes::make_folder(&folder).map_err(ArchiveError::io("creating", &folder))?;
         }
         let _writing = lock(root)?;
-        // SQLite would create it with other permissions; its other files have those of the catalogue.
+        // SQLite would create it with other permissions; its other files have those of the catalogue. An existing one is not
+        // opened, because closing it would release the locks that SQLite holds on it for other connections of this process:
+        // another program could then take itself for the only user and remove the write-ahead log.
         let catalogue = root.join(CATALOGUE);
-        let made = modes::new_file().truncate(false).open(&catalogue);
-        made.map_err(ArchiveError::io("creating", &catalogue))?;
+        match modes::new_file().create_new(true).open(&catalogue) {
+            Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+                return Err(ArchiveError::io("creating", &catalogue)(e));
+            }
+            _ => {}
+        }
         Ok(Archive { root: root.to_owned(), db: catalogue::open(root, For::Making)?, stop: None })
     }
 
@@ -280,6 +286,7 @@ fn lock(root: &Path) -> Result<Writing, ArchiveError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::MetadataExt;
 
     #[test]
     fn an_archive_that_another_is_just_making_is_opened_when_it_is_made() {
@@ -297,5 +304,22 @@ mod tests {
                 opened.join().unwrap().unwrap();
             }
         });
+    }
+    /// Locks of POSIX belong to the process, and closing any descriptor of a file releases them.
+    #[test]
+    fn the_lock_of_an_open_archive_outlives_others_of_this_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let open = Archive::make(path).unwrap();
+        open.extent().unwrap();
+        let inode = path.join(CATALOGUE).metadata().unwrap().ino().to_string();
+        let is_locked = || {
+            let locks = fs::read_to_string("/proc/locks").unwrap();
+            locks.lines().any(|line| line.split([' ', ':']).any(|word| word == inode))
+        };
+        assert!(is_locked());
+        drop(Archive::make(path).unwrap());
+        drop(Archive::open(path).unwrap());
+        assert!(is_locked());
     }
 }

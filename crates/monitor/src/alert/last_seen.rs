@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Maximum time after its return in which a host pushes its results.
 const LATE_PUSH: Span = Span::seconds(40);
 /// Maximum time in which the result of a test arrives here; added to the period of the test.
-const ARRIVAL: Span = Span::seconds(10);
+pub(super) const ARRIVAL: Span = Span::seconds(10);
 
 /// Report of the host that starts a test about a slot without a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +59,8 @@ fn clock_time(at: WallTime, now: WallTime) -> String {
 pub enum SilenceCause {
     /// A host at an end has just been seen again: its next result is awaited.
     Awaited,
+    /// The host that starts the tests is seen, and has results that have not arrived yet.
+    Backlog,
     /// The path: both ends are seen, or too little is known.
     Path,
     /// A host or a site.
@@ -77,10 +79,15 @@ pub struct LastSeen {
 struct HeardHost {
     /// Time at which the host was last seen, ns since 1970; 0 if never.
     last: i64,
-    /// Time at which the host was last seen again after an absence of more than `gap`, ns since 1970; 0 if never.
+    /// Time at which the host was last seen again after an absence of more than `gap`, or stored results again, ns since
+    /// 1970; 0 if never.
     returned: i64,
     /// Longest time between two results while all is well.
     gap: Span,
+    /// Start of the newest test whose result the host could not store, ns since 1970; 0 if it stores results.
+    not_stored: i64,
+    /// True if the host has results that have not arrived yet.
+    has_results: bool,
     /// Hosts at the other ends of its paths; two at most are stored.
     partners: BTreeSet<String>,
 }
@@ -110,6 +117,13 @@ impl LastSeen {
         host.last = at.0;
     }
 
+    /// Records whether a host has results that have not arrived yet.
+    pub fn waiting(&mut self, host: &str, has_results: bool) {
+        if let Some(host) = self.hosts.get_mut(host) {
+            host.has_results = has_results;
+        }
+    }
+
     /// Replaces times later than `now` with `now`, after the clock was set back.
     pub fn set_back(&mut self, now: WallTime) {
         for host in self.hosts.values_mut() {
@@ -117,9 +131,15 @@ impl LastSeen {
         }
     }
 
-    /// Records a result of a path: its reports no longer count.
-    pub fn measured(&mut self, key: &[String; 3]) {
+    /// Records a result of a path: its reports no longer count, nor do those of other paths that the host which starts the tests
+    /// could not store results, because it stores them again.
+    pub fn measured(&mut self, key: &[String; 3], started: WallTime, now: WallTime) {
         self.reports.remove(key);
+        let [_, client, _] = key;
+        let stores_again = |host: &&mut HeardHost| host.not_stored > 0 && host.not_stored < started.0;
+        let Some(host) = self.hosts.get_mut(client).filter(stores_again) else { return };
+        (host.not_stored, host.returned) = (0, now.0);
+        self.reports.retain(|_, report| report.client != *client || !report.is_own_fault);
     }
 
     /// Records a report.
@@ -128,6 +148,9 @@ impl LastSeen {
         let is_newer = self.reports.get(&key).is_none_or(|known| known.at_ns <= report.at_ns);
         if is_newer {
             self.reports.insert(key, report.clone());
+            if let Some(host) = self.hosts.get_mut(&report.client).filter(|_| report.is_own_fault) {
+                host.not_stored = host.not_stored.max(report.at_ns);
+            }
         }
     }
 
@@ -153,6 +176,10 @@ impl LastSeen {
             let Some(host) = self.hosts.get(name).filter(|_| name != judge) else { return false };
             open_between(windows, WallTime(host.last.max(since.0)), now) > host.gap
         };
+        // Only the host that starts the tests has their results.
+        if !is_unheard(&path.src) && self.hosts.get(&path.src).is_some_and(|host| host.has_results) {
+            return SilenceCause::Backlog;
+        }
         let is_known = |name: &str| self.hosts.get(name).is_some_and(|host| host.partners.len() > 1);
         let others: Vec<&str> =
             places.hosts().filter(|host| *host != judge && self.hosts.contains_key(*host)).collect();

@@ -3,7 +3,7 @@
 
 use super::condition::{AlertCondition, ConditionResult, TestComparison};
 use super::incident::{AlertChange, Incidents, Membership, Violation};
-use super::last_seen::{LastSeen, SilenceCause, SlotReport};
+use super::last_seen::{ARRIVAL, LastSeen, SilenceCause, SlotReport};
 use super::place::{AlertScope, AlertSubject, Places};
 use super::rule::{AlertRule, RuleKind};
 use crate::file::text_of;
@@ -15,7 +15,7 @@ use jitlat_core::scalars::GradeSubject;
 use jitlat_core::time::SECOND;
 use jitlat_core::{Span, SteadyTime, WallTime};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Result of a test in one direction.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -127,7 +127,7 @@ pub struct AlertMachine {
     rules: Vec<OwnRule>,
     host: String,
     places: Places,
-    states: BTreeMap<AlertSubject, AlertState>,
+    states: HashMap<AlertSubject, AlertState>,
     incidents: Incidents,
     last_seen: LastSeen,
     maintenance: Vec<Maintenance>,
@@ -136,7 +136,7 @@ pub struct AlertMachine {
     /// Time since which missing results are counted: the start, or the last step of the clock.
     since: WallTime,
     /// Subjects that must have results, with the time at which this machine began to watch them and the windows of their tests.
-    watched: BTreeMap<AlertSubject, SilenceWatch>,
+    watched: HashMap<AlertSubject, SilenceWatch>,
     changed: BTreeSet<AlertSubject>,
     decided: AlertDecision,
 }
@@ -157,6 +157,8 @@ struct SilenceWatch {
     /// maintenance.
     since: WallTime,
     windows: Vec<TimeWindow>,
+    /// Longest time from the start of a test to its result.
+    lasts: Span,
     /// Directions in which the test sends: from the host that starts it, and to it.
     ways: [bool; 2],
     /// Start of the newest result in the direction that has been silent for longest; a copy of the state's value,
@@ -181,13 +183,13 @@ impl AlertMachine {
             rules: model.alerts.rules.iter().filter(here).map(own).collect(),
             host: host.to_owned(),
             places: Places::new(model),
-            states: BTreeMap::new(),
+            states: HashMap::new(),
             incidents: Incidents::default(),
             last_seen: LastSeen::default(),
             maintenance: model.maintenance.clone(),
             clock: None,
             since: now,
-            watched: BTreeMap::new(),
+            watched: HashMap::new(),
             changed: BTreeSet::new(),
             decided: AlertDecision::default(),
         };
@@ -215,10 +217,12 @@ impl AlertMachine {
                         rule: k,
                         since: now,
                         windows: Vec::new(),
+                        lasts: Span::ZERO,
                         ways: if by_host { [false; 2] } else { path.ways },
                         newest: 0,
                         firing: false,
                     });
+                    watched.lasts = watched.lasts.max(path.lasts);
                     if !watched.windows.contains(&path.window) {
                         watched.windows.push(path.window.clone());
                     }
@@ -296,7 +300,8 @@ impl AlertMachine {
     pub fn judge(&mut self, result: &TestResult, now: WallTime) {
         let rules: Vec<usize> = self.of(result).collect();
         let ends = [result.client.as_str(), result.server.as_str()];
-        self.last_seen.measured(&[&result.test, &result.client, &result.server].map(String::clone));
+        let path = [&result.test, &result.client, &result.server].map(String::clone);
+        self.last_seen.measured(&path, WallTime(result.started_ns), now);
         let mut seen_at = WallTime(result.started_ns.min(now.0));
         for k in rules {
             let own = &self.rules[k];
@@ -336,6 +341,13 @@ impl AlertMachine {
         self.last_seen.report(report);
     }
 
+    /// Takes up the report of a host that it has results which have not arrived here yet, or that it has none; `heard` is the time of
+    /// the report. The host was seen.
+    pub fn waiting(&mut self, host: &str, has_results: bool, heard: WallTime) {
+        self.last_seen.seen(host, heard);
+        self.last_seen.waiting(host, has_results);
+    }
+
     fn in_maintenance(&self, test: &str, ends: [&str; 2], at: WallTime) -> bool {
         self.maintenance.iter().any(|one| one.covers(test, ends) && one.is_open(at))
     }
@@ -369,12 +381,14 @@ impl AlertMachine {
     }
 
     /// Returns the start and the length of the time without results that counts. Not counted is the time before this
-    /// machine began to watch, before the last step of the clock, and in which the host lost its slots itself.
+    /// machine began to watch, before the last step of the clock, in which the host lost its slots itself, and in which the
+    /// next test runs, because results have the start of their test.
     fn silence(&self, watched: &SilenceWatch, now: WallTime) -> (WallTime, Span) {
         let newest = WallTime(watched.newest.min(now.0));
         let since = if watched.firing { newest } else { newest.max(watched.since).max(self.since) };
         let windows: Vec<&TimeWindow> = watched.windows.iter().collect();
-        (since, open_between(&windows, since, now))
+        let silence = open_between(&windows, since, now) - watched.lasts;
+        (since, silence.max(Span::ZERO))
     }
 
     /// Resolves the alert about a silent path if its new result is fresh.
@@ -417,10 +431,14 @@ impl AlertMachine {
         }
         let windows: Vec<&TimeWindow> = watched.windows.iter().collect();
         let cause = self.last_seen.cause(&self.places, &self.host, subject, &windows, (self.since, now));
+        let is_backlog = cause == SilenceCause::Backlog;
         let cause = match cause {
             // An open alert takes in the path at once, so that there is no second one when its host has returned.
             _ if self.incidents.has_open(&self.places, subject) => None,
             SilenceCause::Awaited => return,
+            // Such a backlog does not shrink.
+            SilenceCause::Backlog if silence <= after.times(2) => return,
+            SilenceCause::Backlog => Some(AlertSubject::host(&subject.rule, &subject.src)),
             SilenceCause::Path => None,
             SilenceCause::Place(place) => Some(place),
         };
@@ -443,6 +461,7 @@ impl AlertMachine {
             None if whole.scope == AlertScope::Host && whole.src == self.host => {
                 reason.push_str("; nor from any other host");
             }
+            None if is_backlog => reason.push_str("; its results wait on the host: they are not pushed fast enough"),
             None => {}
         }
         let violation = Violation {
@@ -548,21 +567,26 @@ impl AlertMachine {
     /// Updates alerts that depend on time alone: missing results, and the end of quiet hours.
     pub fn tick(&mut self, now: WallTime) {
         let is_silent = |watched: &SilenceWatch| match self.rules[watched.rule].rule.kind {
-            RuleKind::Silence { after, .. } => !watched.firing && self.silence(watched, now).1 > after,
+            // Most are not silent whatever their windows are, and need no further look.
+            RuleKind::Silence { after, .. } => {
+                !watched.firing && now.0 - watched.newest > after.0 && self.silence(watched, now).1 > after
+            }
             RuleKind::Results { .. } => false,
         };
         let silent = self.watched.iter().filter(|(_, watched)| is_silent(watched));
-        let silent: Vec<AlertSubject> = silent.map(|(subject, _)| subject.clone()).collect();
+        let mut silent: Vec<AlertSubject> = silent.map(|(subject, _)| subject.clone()).collect();
+        silent.sort_unstable();
         silent.iter().for_each(|subject| self.judge_silence(subject, now));
         let can_wait = |own: &OwnRule| own.rule.quiet.is_some() || !self.maintenance.is_empty();
         for k in (0..self.rules.len()).filter(|k| can_wait(&self.rules[*k])).collect::<Vec<_>>() {
             let name = &self.rules[k].rule.name;
-            let own: Vec<AlertSubject> = self
+            let mut own: Vec<AlertSubject> = self
                 .states
                 .iter()
                 .filter(|(s, state)| s.rule == *name && !state.firing)
                 .map(|(s, _)| s.clone())
                 .collect();
+            own.sort_unstable();
             own.iter().for_each(|subject| self.weigh(k, subject, now));
         }
     }
@@ -620,7 +644,11 @@ fn hold(model: &Model, rule: &AlertRule) -> Span {
         paths.fold((false, first.every), |(_, longest), path| (true, longest.max(path.every)));
     match rule.kind {
         _ if !more => Span::ZERO,
-        RuleKind::Results { .. } => longest.min(MAX_HOLD),
+        // Other paths of the same fault may have some good tests among their bad ones.
+        RuleKind::Results { bad, of, .. } => {
+            let rounds = i64::from(of.saturating_sub(bad)) + 1;
+            (longest.times(rounds) + ARRIVAL).min(MAX_HOLD)
+        }
         RuleKind::Silence { after, .. } if after > longest.times(2) + Span::seconds(10) => Span::ZERO,
         RuleKind::Silence { .. } => longest.min(MAX_HOLD),
     }
@@ -633,6 +661,8 @@ struct ExpectedPath<'a> {
     /// Both ends, the host that starts the tests first.
     ends: [&'a str; 2],
     every: Span,
+    /// Time from the start of a test to its result.
+    lasts: Span,
     window: TimeWindow,
     /// Directions with results: from the host that starts the tests, and to it.
     ways: [bool; 2],
@@ -652,6 +682,7 @@ fn expected_paths(model: &Model) -> impl Iterator<Item = ExpectedPath<'_>> {
                 test: test.name.as_str(),
                 ends: [pair.client(), pair.server()].map(|end| model.end(test, end)),
                 every: test.every,
+                lasts: test.traffic.duration,
                 window: test.window.clone(),
                 ways: if pair.first_is_client { [first, second] } else { [second, first] },
             }
@@ -665,6 +696,7 @@ fn expected_paths(model: &Model) -> impl Iterator<Item = ExpectedPath<'_>> {
             test: capture.name.as_str(),
             ends: [host.name.as_str(), far],
             every: capture.every,
+            lasts: capture.every,
             window: TimeWindow::default(),
             ways: [false; 2],
         })

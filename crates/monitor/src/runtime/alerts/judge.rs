@@ -99,6 +99,10 @@ impl ResultJudge {
             open.archive.count_slots(&ended)?;
             self.ended.clear();
         }
+        for host in open.archive.collected()? {
+            let heard = WallTime(host.heard_ns.unwrap_or(0).min(now.0));
+            open.machine.waiting(&host.host, host.waiting > 0, heard);
+        }
         for (number, report) in open.archive.reports_after(open.reported)? {
             open.machine.report(&report_of(report), now);
             open.reported = number;
