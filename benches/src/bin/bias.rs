@@ -131,6 +131,7 @@ fn echoes(stamps: StampMode) -> Result<(RoundTrips, Capture)> {
                 marking: Marking::default(),
                 stamps,
                 pacing: Pacing::default(),
+                start: None,
                 live: None,
             };
             let id = 77;

@@ -249,6 +249,7 @@ fn round_trips() -> Result<(), Failure> {
             marking: Marking::default(),
             stamps,
             pacing: Pacing::default(),
+            start: None,
             live: None,
         };
         let sender = StampSender::new(StampOptions { ssid: 2, ..StampOptions::default() });
