@@ -137,7 +137,7 @@ pub fn test(
         family: None,
         bind: None,
         terms: TestTerms { stamps, ..TestTerms::new(vec![spec.map_err(|e| e.to_string())?]) },
-        sending: SendSettings { pacing, priority: None, start: None, segmented },
+        sending: SendSettings { pacing, segmented, ..SendSettings::default() },
         limit: None,
         times: None,
     };

@@ -129,7 +129,7 @@ pub fn measure(
     Ok(results(run(py, test, &wanted, progress.as_ref())?, host))
 }
 
-/// Round trips to `host` by `protocol` (icmp, stamp, twamp, lamp, irtt, tcp). Further keyword arguments are those of
+/// Round trips to `host` by `protocol` (icmp, stamp, twamp, lamp, irtt, ipsla, tcp). Further keyword arguments are those of
 /// the protocol, as listed by `jitlat ping --help` (`stamp_port=8620`). Times in seconds, sizes in bytes.
 #[pyfunction]
 #[pyo3(signature = (host, *, protocol = "icmp", packets = 100, size = None, period = 0.02, timeout = 2.0, name = None, tags = None,

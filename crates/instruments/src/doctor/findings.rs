@@ -3,6 +3,7 @@
 
 use super::checkup::Checkup;
 use jitlat_core::Span;
+use jitlat_core::clock::AdapterClock;
 use jitlat_core::summary::Level;
 use jitlat_core::units::{bit_rate3, eng4};
 use jitlat_net::doctor::clock::MIN_STALL;
@@ -52,6 +53,8 @@ fn processors(n: usize) -> String {
     if n == 1 { "1 processor".to_owned() } else { format!("{n} processors") }
 }
 
+/// Largest error of hardware stamps that needs no change.
+const MAX_STAMP_ERROR: Span = Span::micros(100);
 /// Clock reading time, in ns, above which the clock is assumed to be read by a system call: reading it through the
 /// vDSO takes tens of nanoseconds.
 const SLOW_CLOCK: Span = Span(200);
@@ -270,6 +273,27 @@ impl FindingList {
         }
     }
 
+    fn adapter_clock(&mut self, interface: &str, clock: &AdapterClock) {
+        let device = format!("{interface}: the adapter's clock (ptp{})", clock.device);
+        if clock.is_usable() && clock.stamp_error() <= MAX_STAMP_ERROR {
+            let text = format!(
+                "{device} is {} from the system clock, +/- {}: hardware stamps are wrong by no more than that.",
+                eng4(clock.offset.0),
+                eng4(clock.bound.0)
+            );
+            return self.add("adapter_clock", Level::Good, text, None);
+        }
+        let text = match clock.is_usable() {
+            true => format!(
+                "{device} is {} from the system clock, and so is every hardware stamp.",
+                eng4(clock.offset.0)
+            ),
+            false => format!("{device} is not set: hardware stamps cannot be compared with other times."),
+        };
+        let change = format!("phc2sys -s CLOCK_REALTIME -c {interface} -O 0, or ptp4l and phc2sys");
+        self.add("adapter_clock_off", Level::Note, text, Some(change));
+    }
+
     fn interfaces(&mut self, c: &Checkup) {
         for i in c.interfaces.iter().filter(|i| !i.addresses.iter().all(IpAddr::is_loopback)) {
             let speed = i.speed.map(|s| format!(", {}", bit_rate3(s as f64 * 1e6))).unwrap_or_default();
@@ -292,6 +316,9 @@ impl FindingList {
                     self.add("no_send_stamps", Level::Note, text, None);
                 }
                 None => {}
+            }
+            if let Some(clock) = i.clock {
+                self.adapter_clock(&i.name, &clock);
             }
             if let Some(who) = i.launch_times {
                 let who = match who {
@@ -340,7 +367,7 @@ mod tests {
     use super::super::checkup::{Baseline, CheckupTraffic, HeldCapability};
     use super::*;
     use jitlat_core::WallTime;
-    use jitlat_core::clock::SyncState;
+    use jitlat_core::clock::{AdapterTimescale, SyncState};
     use jitlat_core::session::HostFacts;
     use jitlat_net::doctor::clock::ClockReading;
     use jitlat_net::doctor::interfaces::{Abilities, InterfaceReport};
@@ -488,6 +515,18 @@ mod tests {
         let mut c = good();
         let all = Abilities { hardware_send: true, hardware_receive: true, ..Abilities::default() };
         (c.interfaces[0].stamps, c.interfaces[0].launch_times) = (Some(all), Some(LaunchTimes::Adapter));
+        let clock =
+            |timescale, offset| Some(AdapterClock { device: 3, timescale, offset, bound: Span::micros(1) });
+        for (clock, code, words) in [
+            (clock(AdapterTimescale::Tai, Span(-800)), "adapter_clock", "ptp3) is -800.0 ns from"),
+            (clock(AdapterTimescale::Utc, Span::millis(4)), "adapter_clock_off", "is 4.000 ms from"),
+            (clock(AdapterTimescale::Other, Span::seconds(-9)), "adapter_clock_off", "is not set"),
+        ] {
+            c.interfaces[0].clock = clock;
+            let found = judge(&c);
+            let f = found.iter().find(|f| f.code == code).unwrap();
+            assert!(f.text.contains(words) && f.change.is_some() == (code != "adapter_clock"), "{f:#?}");
+        }
         let found = judge(&c);
         for (code, option) in [("hardware_stamps", "--stamps hardware"), ("launch_times", "--pace etf")] {
             let f = found.iter().find(|f| f.code == code).unwrap();

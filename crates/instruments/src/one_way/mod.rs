@@ -228,7 +228,12 @@ impl OneWay {
                 Direction::Up => short.dst_port = spec.dst_port,
                 Direction::Down => short.src_port = spec.src_port,
             }
-            let mut test = OneWay { finds_size_limit: false, watch: WatchSettings::off(), ..self.clone() };
+            let mut test = OneWay {
+                finds_size_limit: false,
+                watch: WatchSettings::off(),
+                start: StartGate::default(),
+                ..self.clone()
+            };
             test.settings.terms.specs = vec![short];
             test.settings.terms.feedback = false;
             test.settings.limit = None;

@@ -31,14 +31,14 @@ fn losses_are_exact_by_direction() {
         ("", ""),
         ("--ipsla-probe microseconds", ""),
         ("--ipsla-version 2", ""),
-        ("--ipsla-key-file keys --ipsla-key-id 8", "--ipsla-key-file keys"),
+        ("--ipsla-key-file keys --ipsla-key-id 8", "--ipsla-key-file keys --open jitlat"),
         (
             "--ipsla-key-file keys --ipsla-key-id 7 --ipsla-auth sha256 --ptp",
-            "--ipsla-key-file keys --ipsla-ptp",
+            "--ipsla-key-file keys --ipsla-ptp --open jitlat",
         ),
     ];
     for (k, (client, server)) in cases.into_iter().enumerate() {
-        let arguments = format!("--ipsla --only ipsla {server}");
+        let arguments = format!("--only jitlat,ipsla {server}");
         let _server = Server::start(Place::In(&lab.server), folder.path(), host, &arguments);
         let port = 20_000 + k as u16;
         drops(port).iter().for_each(|rule| lab.server.run(&format!("nft {rule}")).unwrap());
@@ -69,7 +69,7 @@ fn ports_that_are_not_allowed_and_keys_that_are_wrong_have_reasons() {
         let line = format!("ping {host} --proto ipsla -n 10 -p 5ms --no-log {line}");
         Running::start(Place::In(&lab.client).jitlat(folder.path(), &line)).finish(LIMIT)
     };
-    let arguments = "--only ipsla --ipsla-test-ports 20000-20009";
+    let arguments = "--only jitlat,ipsla --ipsla-test-ports 20000-20009";
     let server = Server::start(Place::In(&lab.server), folder.path(), host, arguments);
     for (line, reason) in [
         ("--ipsla-version 2 --target-port 30000", "refused to open UDP port 30000"),
@@ -77,12 +77,12 @@ fn ports_that_are_not_allowed_and_keys_that_are_wrong_have_reasons() {
         ("--ipsla-key-file keys --target-port 20000", "it requires a key, or another one"),
     ] {
         let ended = ended(line);
-        assert!(ended.code == Some(2) && ended.err.contains(reason), "{line}: {}", ended.err);
+        assert!(ended.code() == 2 && ended.stderr.contains(reason), "{line}: {}", ended.stderr);
     }
-    assert!(ended("--target-port 20009").code == Some(0));
+    assert!(ended("--target-port 20009").code() == 0);
     assert!(server.stop().contains("a port or a time that is not allowed"));
-    let arguments = "--only ipsla --ipsla-key-file keys";
+    let arguments = "--only jitlat,ipsla --ipsla-key-file keys --open jitlat";
     let _server = Server::start(Place::In(&lab.server), folder.path(), host, arguments);
     let wrong = ended("--ipsla-key-file others");
-    assert!(wrong.code == Some(2) && wrong.err.contains("not signed with the key"), "{}", wrong.err);
+    assert!(wrong.code() == 2 && wrong.stderr.contains("not signed with the key"), "{}", wrong.stderr);
 }

@@ -121,7 +121,7 @@ impl Scene {
         let host = network::own_address().to_string();
         let server = Server::start(
             &host,
-            "jitlat,stamp,twamp,lamp,irtt,tcp,owamp",
+            "jitlat,stamp,twamp,lamp,irtt,ipsla,tcp,owamp",
             &["--rpm", "--rpm-port", "0", "--max-reflect-bandwidth", "100G"],
         );
         let scene = Scene { host, server, folder: tempfile::tempdir().unwrap() };
@@ -169,9 +169,10 @@ impl Scene {
             .replace("{TWAMP}", self.server.port(2))
             .replace("{LAMP}", self.server.port(3))
             .replace("{IRTT}", self.server.port(4))
-            .replace("{REQRESP}", self.server.port(5))
-            .replace("{OWAMP}", self.server.port(6))
-            .replace("{RPM}", self.server.port(7))
+            .replace("{IPSLA}", self.server.port(5))
+            .replace("{REQRESP}", self.server.port(6))
+            .replace("{OWAMP}", self.server.port(7))
+            .replace("{RPM}", self.server.port(8))
     }
 
     fn command(&self, line: &str, folder: &Path) -> Process {

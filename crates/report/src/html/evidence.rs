@@ -3,7 +3,7 @@
 use super::{ReportPart, heading};
 use crate::figure::{AxisUnit, group_thousands, value_label};
 use crate::interface::describe;
-use jitlat_core::clock::SyncState;
+use jitlat_core::clock::{AdapterClock, SyncState};
 use jitlat_core::gaps::Gaps;
 use jitlat_core::session::{Ending, HostFacts, Session};
 use jitlat_core::spec::{Direction, Schedule, Transport, UNKNOWN_SEED, ip_protocol_name};
@@ -249,9 +249,20 @@ fn clocks(s: &Summary) -> Facts {
         add(&format!("{who} clock source"), host.source.clone());
         add(&format!("{who} kernel, before"), host.before.as_ref().map(sync));
         add(&format!("{who} kernel, after"), host.after.as_ref().map(sync));
+        add(&format!("{who} adapter's clock"), host.adapter.as_ref().map(adapter));
         add(&format!("{who} clock stepped or slewed by"), host.step_ns.map(exact));
     }
     list
+}
+
+/// Describes the clock of the adapter that stamps packets.
+fn adapter(clock: &AdapterClock) -> String {
+    let AdapterClock { device, offset, bound, .. } = clock;
+    match clock.is_usable() {
+        true => format!("ptp{device}: {} from the system clock, ± {}", time(offset.0), time(bound.0))
+            .replace('-', "−"),
+        false => format!("ptp{device}: not set"),
+    }
 }
 
 /// Describes the kernel's clock state.

@@ -246,6 +246,16 @@ fn account(host: &HostClock) -> Option<String> {
     if let Some(step) = host.step_ns.filter(|s| s.abs() >= 1000) {
         parts.push(format!("moved by {} against its monotonic clock during the test", eng4(step)));
     }
+    if let Some(clock) = &host.adapter {
+        parts.push(match clock.is_usable() {
+            true => format!(
+                "hardware stamps are by the adapter's clock ptp{}, at most {} from the system clock",
+                clock.device,
+                eng4(clock.stamp_error().0)
+            ),
+            false => format!("the adapter's clock ptp{} was not set", clock.device),
+        });
+    }
     if let (Some(source), false) = (&host.source, parts.is_empty()) {
         parts.push(format!("clock source {}", printable(source)));
     }
