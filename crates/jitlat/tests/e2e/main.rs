@@ -29,6 +29,7 @@ mod idle;
 mod live;
 mod load;
 mod loopback;
+mod marks;
 mod monitor;
 mod nat;
 mod owamp;
