@@ -1,9 +1,10 @@
-//! [`Path`]: the routers between two hosts, and the delay, DSCP and MPLS labels at each.
+//! [`Path`]: the routers between two hosts, and the delay, DSCP, marks (ECN) and MPLS labels at each.
 
 use crate::distribution::histogram::Bins;
 use crate::distribution::percentile::{DEFAULT_PERCENTS, Method};
 use crate::distribution::sample::Sample;
 use crate::distribution::{Distribution, DistributionRequest};
+use crate::ecn::{ByMark, Ecn};
 use crate::metrics::moments::Moments;
 use crate::path_history::{FlowNumber, HopChange, HopInterval};
 use crate::spec::{Dscp, Transport};
@@ -94,6 +95,8 @@ pub struct Hop {
     pub rtt: Distribution,
     /// Number of probes that arrived at this hop, by their DSCP on arrival; empty if no answer quotes a DSCP.
     pub dscp: BTreeMap<u8, u64>,
+    /// Number of probes that arrived at this hop, by their mark (ECN field) on arrival; `None` if no answer quotes it.
+    pub ecn: Option<ByMark<u64>>,
     /// MPLS labels that the last answered probe had when it arrived at this hop, outermost first.
     pub labels: Vec<Label>,
     /// Reason why the path ends at this hop; `None` if the path continues.
@@ -114,6 +117,20 @@ pub struct Rewrite {
     pub from: u8,
     /// DSCP after the change.
     pub to: u8,
+}
+
+/// A change of the mark (ECN field) from one hop to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct MarkChange {
+    /// TTL of the last hop at which packets arrive unchanged; 0 is this host.
+    pub after_ttl: u8,
+    /// TTL of the first hop at which packets arrive changed.
+    pub at_ttl: u8,
+    /// Mark before the change.
+    pub from: Ecn,
+    /// Mark after the change.
+    pub to: Ecn,
 }
 
 /// The routers between this host and the destination.
@@ -138,6 +155,10 @@ pub struct Path {
     pub rewrites: Vec<Rewrite>,
     /// Changes of the routers during the examination, each confirmed by several answers.
     pub changes: Vec<HopChange>,
+    /// Mark (ECN field) of the probes.
+    pub mark: Ecn,
+    /// Changes of the mark along the path.
+    pub mark_changes: Vec<MarkChange>,
     /// Notes about requested settings that could not be applied.
     pub notes: Vec<String>,
 }
@@ -155,6 +176,7 @@ impl Hop {
     fn new(ttl: u8, replies: &HopReplies) -> Hop {
         let mut responders: Vec<Responder> = Vec::new();
         let mut dscp = BTreeMap::new();
+        let mut ecn: Option<ByMark<u64>> = None;
         for reply in &replies.replies {
             let known = responders.iter().position(|r| r.address == reply.from).unwrap_or_else(|| {
                 responders.push(Responder::new(reply.from));
@@ -167,6 +189,7 @@ impl Hop {
             }
             if let Some(octet) = reply.traffic_class {
                 *dscp.entry(octet >> 2).or_default() += 1;
+                ecn.get_or_insert_default()[Ecn::of_bits(octet)] += 1;
             }
         }
         responders.sort_by_key(|r| core::cmp::Reverse(r.answers));
@@ -178,6 +201,7 @@ impl Hop {
             responders,
             rtt: distribution(&replies.replies.iter().map(|r| r.rtt.0).collect::<Vec<i64>>()),
             dscp,
+            ecn,
             labels: replies.replies.last().map(|r| r.labels.clone()).unwrap_or_default(),
             end: ends().find(|e| *e == PathEnd::Destination).or_else(|| ends().next()),
             history: Vec::new(),
@@ -206,6 +230,12 @@ impl Hop {
             None => {}
         }
         words
+    }
+
+    /// Returns the most frequent mark of probes that arrived at this hop; `None` if no answer quotes it.
+    pub fn usual_mark(&self) -> Option<Ecn> {
+        let ecn = self.ecn?;
+        Ecn::ALL.into_iter().rev().max_by_key(|mark| ecn[*mark])
     }
 
     /// Returns the most frequent DSCP of probes that arrived at this hop; `None` if no answer quotes a DSCP.
@@ -257,8 +287,30 @@ impl Path {
             hops,
             rewrites,
             changes: Vec::new(),
+            mark: Ecn::NotEct,
+            mark_changes: Vec::new(),
             notes: Vec::new(),
         }
+    }
+
+    /// Returns the path with the changes of the mark of its probes, which were sent with `mark`.
+    #[must_use]
+    pub fn of_probes_with(mut self, mark: Ecn) -> Path {
+        let mut before = (0, mark);
+        self.mark_changes.clear();
+        for (ttl, seen) in self.hops.iter().filter_map(|hop| Some((hop.ttl, hop.usual_mark()?))) {
+            if seen != before.1 {
+                self.mark_changes.push(MarkChange {
+                    after_ttl: before.0,
+                    at_ttl: ttl,
+                    from: before.1,
+                    to: seen,
+                });
+            }
+            before = (ttl, seen);
+        }
+        self.mark = mark;
+        self
     }
 }
 
@@ -317,6 +369,15 @@ mod tests {
                 "hop.4: 192.0.2.9, 1 of 3 answered, 7.000 ms at least, DSCP 0, the destination",
             ]
         );
+        // The quoted octets have the mark ECT(1).
+        assert_eq!(path.clone().of_probes_with(Ecn::Ect1).mark_changes, []);
+        let change = MarkChange { after_ttl: 0, at_ttl: 1, from: Ecn::Ect0, to: Ecn::Ect1 };
+        assert_eq!(path.clone().of_probes_with(Ecn::Ect0).mark_changes, [change]);
+        let mut bleached = path.clone();
+        bleached.hops[2].ecn = Some(ByMark { not_ect: 2, ect1: 1, ..ByMark::default() });
+        bleached.hops[3].ecn = None;
+        let change = MarkChange { after_ttl: 1, at_ttl: 3, from: Ecn::Ect1, to: Ecn::NotEct };
+        assert_eq!(bleached.of_probes_with(Ecn::Ect1).mark_changes, [change]);
         let first = &path.hops[0];
         let expected = Responder { answers: 2, flows: vec![1], ..Responder::new([192, 0, 2, 1].into()) };
         assert_eq!(first.responders[0], expected);

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::stop::Stop;
 use jitlat_core::path::Path;
 use jitlat_core::path_history::{FlowNumber, PathEvent};
-use jitlat_core::{Dscp, Span, Transport};
+use jitlat_core::{Dscp, Ecn, Span, Transport};
 use jitlat_net::client::AddressFamily;
 use jitlat_net::{path, resolve};
 use jitlat_proto::path::{MAX_PROBES, TracePlan};
@@ -30,6 +30,8 @@ pub struct PathTest {
     pub port: Option<u16>,
     /// DSCP of the probes.
     pub dscp: Dscp,
+    /// Mark (ECN field) of the probes; only of UDP probes.
+    pub mark: Ecn,
     /// Number of probes per hop.
     pub probes: u32,
     /// Time between two probes to the same hop.
@@ -53,6 +55,7 @@ impl PathTest {
             transport: Transport::Udp,
             port: None,
             dscp: Dscp::default(),
+            mark: Ecn::NotEct,
             probes: 10,
             period: Span::seconds(1),
             hops: 30,
@@ -74,6 +77,7 @@ impl PathTest {
             transport: self.transport,
             port: to.port(),
             dscp: self.dscp,
+            mark: self.mark,
             probes: self.probes,
             period: self.period,
             hops: self.hops,

@@ -7,13 +7,13 @@ use crate::options::live::LiveArgs;
 use crate::options::outputs::Outputs;
 use crate::options::{LocalAddresses, family};
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use jitlat_core::class_paths::ClassPaths;
 use jitlat_core::far_host::FarHost;
 use jitlat_core::path::Path;
 use jitlat_core::path_history::{FlowNumber, PathEvent, PathHistory};
 use jitlat_core::spec::Dscp;
-use jitlat_core::{Span, Transport, quantity};
+use jitlat_core::{Ecn, Span, Transport, quantity};
 use jitlat_instruments::Stop;
 use jitlat_instruments::path::{PathTest, TCP_PORT, UDP_PORT};
 use jitlat_net::clock;
@@ -35,7 +35,7 @@ const USUAL_PROBES: u32 = 10;
 /// Time to wait for names after the last probe.
 const NAMES_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Examine the routers to a host: delay, names, DSCP and MPLS labels per hop
+/// Examine the routers to a host: delay, names, DSCP, ECN and MPLS labels per hop
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Needs CAP_NET_RAW to receive the packets that routers quote. Routers limit their answers \
@@ -57,6 +57,11 @@ pub struct PathArgs {
     /// DSCP of the probes: 0 to 63, or a name (EF, AF41)
     #[arg(short = 'D', value_name = "DSCP", default_value = "0")]
     pub dscp: Dscp,
+    /// Mark (ECN) of UDP probes: off, ect0 or ect1
+    ///
+    /// Routers quote the probe as it arrived, which shows the hop at which a mark is removed or changed.
+    #[arg(long, value_name = "MARK", default_value = "off", conflicts_with = "tcp")]
+    pub ecn: ProbeMark,
     /// Examine the path of each class, side by side: BE,EF or numbers
     ///
     /// One class after the other, to the same address. The table has a line for each router and a column for each class.
@@ -100,6 +105,24 @@ pub struct PathArgs {
     pub outputs: Outputs<{ ReportParts::NOTHING.0 }>,
 }
 
+/// Mark of the probes.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum ProbeMark {
+    Off,
+    Ect0,
+    Ect1,
+}
+
+impl From<ProbeMark> for Ecn {
+    fn from(mark: ProbeMark) -> Ecn {
+        match mark {
+            ProbeMark::Off => Ecn::NotEct,
+            ProbeMark::Ect0 => Ecn::Ect0,
+            ProbeMark::Ect1 => Ecn::Ect1,
+        }
+    }
+}
+
 /// Examines the path and prints it.
 pub fn run(args: &PathArgs) -> Result<ExitStatus> {
     args.outputs.check(0, &[])?;
@@ -123,6 +146,7 @@ pub fn run(args: &PathArgs) -> Result<ExitStatus> {
         transport: if args.tcp { Transport::Tcp } else { Transport::Udp },
         port: args.port.or(port),
         dscp: args.dscp,
+        mark: args.ecn.into(),
         probes: args.probes.unwrap_or(if drawn { MAX_PROBES } else { USUAL_PROBES }),
         period: args.period,
         hops: args.hops,

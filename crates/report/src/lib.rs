@@ -34,6 +34,7 @@ mod first;
 #[cfg(feature = "draw")]
 pub mod html;
 mod interface;
+mod marks;
 mod mean;
 mod picture;
 mod section;

@@ -60,13 +60,15 @@ pub struct MarkDelay {
 }
 
 /// Delay above the fastest packet of the same block; `None` without blocks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AboveFastest {
     /// Median, in ns.
     pub median_ns: Option<i64>,
     /// 99th percentile, in ns.
     pub p99_ns: Option<i64>,
+    /// 10th, 20th … 90th percentile, in ns; empty without blocks.
+    pub deciles_ns: Vec<i64>,
 }
 
 /// Distribution of the differences of blocks: mean delay of the packets for the classic queue (Not-ECT and ECT(0)) minus
@@ -268,7 +270,11 @@ impl MarkBlocks {
     pub fn delay(&self) -> Option<MarkDelay> {
         let above = |mark: Ecn| {
             let values = self.above_fastest[mark].quantiles();
-            AboveFastest { median_ns: values.edf(Percent(50_000)), p99_ns: values.edf(Percent(99_000)) }
+            AboveFastest {
+                median_ns: values.edf(Percent(50_000)),
+                p99_ns: values.edf(Percent(99_000)),
+                deciles_ns: (1..10).filter_map(|tenth| values.edf(Percent(10_000 * tenth))).collect(),
+            }
         };
         self.marking.is_interleaved().then(|| MarkDelay {
             blocks: self.differences.len(),

@@ -32,6 +32,7 @@ mod ipsla;
 mod live;
 mod load;
 mod loopback;
+mod marks;
 mod monitor;
 mod nat;
 mod owamp;

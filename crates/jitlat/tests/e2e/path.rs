@@ -133,6 +133,29 @@ impl Drop for HostsFile {
     }
 }
 
+#[test]
+fn the_router_that_removes_marks_is_named() {
+    let Some(chain) = Chain::new("the_router_that_removes_marks_is_named") else { return };
+    chain.rules(
+        1,
+        "table inet marks { chain out { type filter hook postrouting priority mangle;
+           meta l4proto udp ip ecn set not-ect\n meta l4proto udp ip6 ecn set not-ect\n }\n }",
+    );
+    for host in ["10.77.3.2", "fd77:3::2"] {
+        let done = chain.path(&format!("{host} --ecn ect1 -n 5 -p 100ms --timeout 1s --json -"));
+        assert_eq!(done.code(), 0, "{host}: {}", done.stderr);
+        let path = Report(serde_json::from_str(&done.stdout).unwrap());
+        schema::assert_valid("path", &path.0);
+        let change = &path.at("/mark_changes/0");
+        let ends = ["after_ttl", "at_ttl"].map(|key| change[key].as_u64());
+        assert_eq!(ends, [Some(1), Some(2)], "{host}: {change}");
+        assert_eq!((&change["from"], &change["to"]), (&Value::from("ect1"), &Value::from("not_ect")));
+        let done = chain.path(&format!("{host} --ecn ect1 -n 3 -p 100ms --timeout 1s"));
+        let said = "mark ECT(1) leaves hop 1 and reaches hop 2 as Not-ECT; it is removed there (bleached)";
+        assert!(done.stdout.contains(said), "{}", done.stdout);
+    }
+}
+
 fn run(command: &str) {
     let mut parts = command.split_whitespace();
     let output = Command::new(parts.next().unwrap()).args(parts).output().unwrap();

@@ -116,7 +116,7 @@ fn trace(plan: &TracePlan, routers: &[Router], destination_answers: bool) -> Pat
         assert!(now < SteadyTime(600_000_000_000), "it ends");
         while let Some(due) = tracer.poll_probe(now) {
             tracer.sent(due, wall(now), now);
-            let mut octet = plan.dscp.octet();
+            let mut octet = plan.dscp.octet() | plan.mark.bits();
             let reached = usize::from(due.ttl) - 1;
             for router in routers.iter().take(reached) {
                 octet = router.rewrites.unwrap_or(octet);

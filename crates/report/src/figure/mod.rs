@@ -15,6 +15,7 @@ mod interface;
 mod lengths;
 mod live;
 mod load;
+mod marks;
 mod measured;
 mod outcome;
 mod parts;
@@ -59,6 +60,7 @@ pub fn of_run(run: &DrawnRun<'_>) -> Vec<Figure> {
         lengths::duplicates(run),
         lengths::reordering(run),
         histogram::ipdv(run),
+        marks::delay_by_mark(run),
         series::local_queue(run),
         series::schedule(run),
         histogram::send_error(run),

@@ -3,6 +3,7 @@
 use super::{ReportPart, heading};
 use crate::figure::{AxisUnit, group_thousands, value_label};
 use crate::interface::describe;
+use jitlat_core::EcnMarking;
 use jitlat_core::clock::{AdapterClock, SyncState};
 use jitlat_core::gaps::Gaps;
 use jitlat_core::session::{Ending, HostFacts, Session};
@@ -114,6 +115,19 @@ fn repeat(session: &Session, both: bool) -> Option<String> {
     }
     if spec.dscp.value() > 0 {
         add(&format!("-D {}", spec.dscp.value()));
+    }
+    match spec.marking {
+        EcnMarking::Off => {}
+        EcnMarking::Ect0 => add("--ecn ect0"),
+        EcnMarking::Ect1 => add("--ecn ect1"),
+        // The seed of a two-way test is always new.
+        EcnMarking::Both { .. } if session.two_way.is_some() => add("--ecn both"),
+        EcnMarking::Both { seed } => {
+            add("--ecn both");
+            if !matches!(spec.schedule(), Schedule::Poisson { .. }) {
+                add(&format!("--seed {seed}"));
+            }
+        }
     }
     if let Some(name) = &session.name {
         add(&format!("--name {}", shell_word(name)));

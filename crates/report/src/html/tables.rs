@@ -60,6 +60,7 @@ pub fn section(part: &ReportPart<'_>, alone: bool) -> Markup {
             (counts(s))
             (distributions(s))
             (rates(s))
+            (marks(s))
             (more(s))
             (all_figures(s))
         }
@@ -114,6 +115,23 @@ pub(super) fn jitter_without_step(without: &JitterWithoutStep) -> [String; 8] {
     let dash = || "–".to_owned();
     let JitterWithoutStep { p50_ns, p99_ns, p999_ns, max_ns, .. } = *without;
     [dash(), dash(), time(p50_ns), dash(), time(p99_ns), time(p999_ns), time(max_ns), dash()]
+}
+
+/// Renders the tables of marks (ECN).
+fn marks(s: &Summary) -> Markup {
+    html! {
+        @for (name, rows) in crate::marks::tables(s) {
+            h3 { "Marks (ECN)" @if !name.is_empty() { ", " (name) } }
+            (scrolling("Table", &html! {
+                (head(&crate::marks::HEADS))
+                tbody {
+                    @for [first, cells @ ..] in rows {
+                        tr { th scope="row" { (first) } @for cell in cells { td { (cell) } } }
+                    }
+                }
+            }))
+        }
+    }
 }
 
 fn distributions(s: &Summary) -> Markup {

@@ -28,6 +28,7 @@ pub(super) fn write_but_figures(page: &mut Page, s: &Summary) {
     clocks(page, s);
     hosts(page, s);
     far_end(page, s);
+    marks(page, s);
     warnings(page, s);
     ending(page, s);
     verdicts(page, s);
@@ -453,6 +454,26 @@ fn far_end(page: &mut Page, s: &Summary) {
     let is_agreed = !s.session.tags.contains_key("instrument");
     if f.odd_sizes > 0 && is_agreed && (s.two_way.is_none() || f.odd_sizes < s.counts.received) {
         page.item(&format!("{} of a size other than agreed", count(f.odd_sizes, "packet")));
+    }
+}
+
+/// Adds the tables of marks (ECN).
+fn marks(page: &mut Page, s: &Summary) {
+    for (name, rows) in crate::marks::tables(s) {
+        let title = if name.is_empty() { "Marks (ECN)".to_owned() } else { format!("Marks (ECN), {name}") };
+        page.heading(&title);
+        let heads = crate::marks::HEADS.map(str::to_owned);
+        let all: Vec<[String; 8]> = std::iter::once(heads).chain(rows).collect();
+        let width = |k: usize| all.iter().map(|row| row[k].chars().count()).max().unwrap_or(0);
+        let widths: [usize; 8] = std::array::from_fn(width);
+        for row in &all {
+            let [first, others @ ..] = row;
+            let mut line = format!("{first:<0$}", widths[0]);
+            for (cell, width) in others.iter().zip(&widths[1..]) {
+                line += &format!("  {cell:>width$}");
+            }
+            page.item(&line);
+        }
     }
 }
 

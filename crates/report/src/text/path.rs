@@ -1,7 +1,8 @@
 //! Table of the routers of a path.
 
 use super::{Page, TextOptions, count};
-use jitlat_core::path::{Hop, Path, PathEnd, Responder, Rewrite};
+use jitlat_core::Ecn;
+use jitlat_core::path::{Hop, MarkChange, Path, PathEnd, Responder, Rewrite};
 use jitlat_core::printable::printable;
 use jitlat_core::spec::Dscp;
 use jitlat_core::summary::Percent;
@@ -40,6 +41,7 @@ pub fn path(path: &Path, options: &TextOptions) -> String {
         let [min, p90, max] = [d.min, d.percentile(Percent(90_000)), d.max].map(|v| or_dash(v.map(eng4)));
         let median = or_dash(d.median.map(eng4_f64));
         let seen: Vec<String> = hop.dscp.keys().map(|v| dscp(*v)).collect();
+        let mark = hop.usual_mark().filter(|_| path.mark != Ecn::NotEct || !path.mark_changes.is_empty());
         let mut line = format!(
             "{:>3}  {:width$}  {:>7}  {min:>9}  {median:>9}  {p90:>9}  {max:>9}  {}",
             hop.ttl,
@@ -47,6 +49,9 @@ pub fn path(path: &Path, options: &TextOptions) -> String {
             format!("{}/{}", hop.answered, hop.sent),
             if seen.is_empty() { "-".to_owned() } else { seen.join(" ") }
         );
+        if let Some(mark) = mark {
+            line += &format!("  {mark}");
+        }
         match hop.end {
             Some(PathEnd::Unreachable(code)) => line += &format!("  unreachable, code {code}"),
             Some(PathEnd::Destination) | None => {}
@@ -79,6 +84,10 @@ pub fn path(path: &Path, options: &TextOptions) -> String {
     }
     if path.rewrites.is_empty() && path.hops.iter().any(|h| !h.dscp.is_empty()) {
         page.item(&format!("DSCP {} is unchanged, as far as hops report it", dscp(path.dscp)));
+    }
+    let reports_marks = path.hops.iter().any(|hop| hop.ecn.is_some());
+    if path.mark != Ecn::NotEct && path.mark_changes.is_empty() && reports_marks {
+        page.item(&format!("mark {} is unchanged, as far as hops report it", path.mark));
     }
     let silent = path.hops.iter().filter(|h| h.answered == 0).count() as u64;
     if silent > 0 {
@@ -126,7 +135,21 @@ pub(super) fn rewrites(path: &Path) -> Vec<String> {
         let (from, to) = (dscp(rewrite.from), dscp(rewrite.to));
         format!("DSCP {from} leaves {whose} and reaches hop {} as {to}", rewrite.at_ttl)
     };
-    path.rewrites.iter().map(in_words).collect()
+    path.rewrites.iter().map(in_words).chain(mark_changes(path)).collect()
+}
+
+/// Describes each change of the mark (ECN) along `path`.
+fn mark_changes(path: &Path) -> impl Iterator<Item = String> + '_ {
+    path.mark_changes.iter().map(|change| {
+        let MarkChange { after_ttl, at_ttl, from, to } = change;
+        let before = if *after_ttl == 0 { "this host".to_owned() } else { format!("hop {after_ttl}") };
+        let how = match (from, to) {
+            (Ecn::Ect0 | Ecn::Ect1, Ecn::Ce) => "; it is marked there",
+            (_, Ecn::NotEct) => "; it is removed there (bleached)",
+            _ => "; no rule of ECN permits this",
+        };
+        format!("mark {from} leaves {before} and reaches hop {at_ttl} as {to}{how}")
+    })
 }
 
 /// Formats a DSCP: `46 (EF)`, `7`.

@@ -2,6 +2,7 @@
 
 use super::numbers::{count, rate};
 use crate::tcp_limits::Limits;
+use jitlat_core::Span;
 use jitlat_core::session::Ending;
 use jitlat_core::spec::{Dscp, Transport};
 use jitlat_core::units::eng3 as time;
@@ -255,4 +256,14 @@ pub fn congestion_marked(marked: u64, all: u64, queue: bool) -> String {
         "a queue on the path signals congestion before it delays packets noticeably"
     };
     format!("{marked} of {} arrived with ECN congestion marks: {meaning}", count(all, "packet"))
+}
+
+/// Warning about a test that was slowed down `rounds` times by CE, to one request per `period`.
+pub fn slowed_by_marks(rounds: u64, period: Span) -> String {
+    let times = if rounds == 1 { "once".to_owned() } else { format!("{rounds} times") };
+    format!(
+        "routers marked packets of this test with CE, so the time between requests was doubled {times}, to {}: the spacing differs \
+         from the one asked for",
+        time(period.0 as f64)
+    )
 }

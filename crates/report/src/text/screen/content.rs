@@ -9,7 +9,7 @@ use jitlat_core::answer::{Answer, Cause, Severity};
 use jitlat_core::spec::{Direction, Transport};
 use jitlat_core::summary::{Level, Summary};
 use jitlat_core::units::eng3;
-use jitlat_verdict::PROFILES;
+use jitlat_verdict::{MARK_RULES, PROFILES};
 
 /// Mean opinion score from which on most users are satisfied (ITU-T G.107 Annex B).
 const SATISFYING_MOS: f64 = 4.03;
@@ -123,6 +123,11 @@ pub(super) fn why(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<(WordS
         let label = if streams.len() > 1 { format!("{label}: ") } else { String::new() };
         let Some(answer) = &stream.summary.answer else { continue };
         all.extend(answer.causes.iter().map(|cause| (cause.severity, format!("{label}{}", evidence(cause)))));
+        let marks = |cause: &Cause| MARK_RULES.iter().any(|rule| rule.id == cause.id);
+        if !answer.causes.iter().any(marks) {
+            let about_marks = stream.summary.verdicts.iter().filter(|v| v.code == "marks");
+            all.extend(about_marks.map(|v| (Severity::Good, format!("{label}{}", v.text))));
+        }
         if answer.causes.is_empty() && answer.severity > Severity::Good {
             // If nothing arrived, the headline is sufficient.
             let arrived = stream.summary.counts.unique_valid > 0;

@@ -41,7 +41,7 @@ fn find(case: &MarkCase<'_>) -> Option<Cause> {
         return None;
     }
     let (ce, all) = marked(case, Ecn::Ect1);
-    let because = marks::dual_queue(median, [low, high], (delay.above_fastest.ect1, (ce, all)));
+    let because = marks::dual_queue(median, [low, high], (&delay.above_fastest.ect1, (ce, all)));
     let mut cause = cause(RULE.id, 0.95, queue.blocks as f64 / delay.blocks as f64, because);
     cause.magnitude_ns = Some(median);
     Some(cause)
