@@ -24,7 +24,7 @@ pub struct DemoArgs {
     /// Default: an access line with jitter, loss bursts, duplicates and reordering.
     #[arg(long, value_name = "FILE")]
     pub scenario: Option<PathBuf>,
-    /// Write the figures to jitlat-demo.html (or --html FILE) and open them in a browser
+    /// Write the figures to jitlat-demo.html, or --html FILE, and open them
     #[arg(long)]
     pub open: bool,
     #[command(flatten)]

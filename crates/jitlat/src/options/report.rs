@@ -13,7 +13,7 @@ use jitlat_output::running::RunningWindows;
 use jitlat_output::screen::{self, StreamOrigin};
 use jitlat_output::terminal;
 use jitlat_output::text::{self, PageOptions};
-use jitlat_output::{AnalysedStream, Report, ReportParts};
+use jitlat_output::{AnalysedStream, Report, ReportParts, ReportStreams};
 use jitlat_report::text::windows;
 use jitlat_store::log::STDOUT;
 use std::path::Path;
@@ -36,7 +36,9 @@ pub struct ReportArgs {
     /// Print the classic report and the full report
     #[arg(short = 'v', long, visible_alias = "classic-report")]
     pub verbose: bool,
-    /// Print the full report with small text plots
+    /// Print the full report with small plots: a picture if the terminal shows them
+    ///
+    /// Pictures: kitty, Ghostty, WezTerm, Konsole, iTerm2, but not in tmux or screen. Other terminals get plots in characters.
     #[arg(long)]
     pub text_plots: bool,
     #[command(flatten)]
@@ -50,6 +52,11 @@ pub struct ReportArgs {
     /// Conditions of a check by a monitoring system, which prints one line instead of a report; `None` without `--check`.
     #[arg(skip)]
     pub check: Option<Check>,
+}
+
+/// Returns delay over time as a picture for this terminal; `None` if it shows no pictures.
+fn picture(runs: &[AnalysedStream]) -> Option<String> {
+    Some(format!("\n{}", terminal::picture::of_report(&ReportStreams::of(runs))?))
 }
 
 /// Option of the shortest report.
@@ -122,10 +129,18 @@ impl ReportArgs {
             return text::line(runs);
         }
         if !self.is_full() {
-            return self.additional_text(runs, explained) + &screen::page(runs, origin, &self.outputs);
+            let picture = picture(runs).filter(|_| origin == StreamOrigin::Demonstration);
+            let page = screen::page(runs, origin, &self.outputs);
+            return self.additional_text(runs, explained) + &page + &picture.unwrap_or_default();
         }
-        let options = PageOptions { corrected: self.corrected, plots: self.text_plots };
-        text::page(runs, options) + explained + &text::figures_line(runs, &self.outputs, self.text_plots)
+        // A picture replaces the plots in characters on terminals that show one.
+        let picture = picture(runs).filter(|_| self.text_plots);
+        let plots = self.text_plots && picture.is_none();
+        let options = PageOptions { corrected: self.corrected, plots };
+        text::page(runs, options)
+            + &picture.unwrap_or_default()
+            + explained
+            + &text::figures_line(runs, &self.outputs, self.text_plots)
     }
 
     /// Formats additional output such as text plots. It is printed before the one-screen report, so that the report

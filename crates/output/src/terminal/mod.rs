@@ -1,6 +1,7 @@
 //! Terminal output: standard output, standard error, and progress.
 
 mod behind;
+pub mod picture;
 pub mod progress;
 pub mod replies;
 pub mod work;
