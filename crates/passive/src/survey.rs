@@ -60,11 +60,11 @@ impl Sides {
     }
 
     fn direction_of(&self, g: &PacketPreview) -> Option<Direction> {
-        self.from_to(g.src, g.dst)
+        self.direction_between(g.src, g.dst)
     }
 
     /// Returns the direction of packets from `src` to `dst`; `None` if these addresses are not on the two sides.
-    pub(super) fn from_to(&self, src: IpAddr, dst: IpAddr) -> Option<Direction> {
+    pub(super) fn direction_between(&self, src: IpAddr, dst: IpAddr) -> Option<Direction> {
         self.between(bits(src), bits(dst))
     }
 }

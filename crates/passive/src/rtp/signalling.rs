@@ -411,7 +411,7 @@ mod tests {
         };
         let ok = with_tag("SIP/2.0 200 OK", "id1", "a", ";tag=x", ANSWER);
         let again = with_tag("INVITE sip:b SIP/2.0", "id1", "b", ";tag=a", OFFER);
-        assert_eq!(of(&[ok.clone()]), Some((1, None, Some(1))));
+        assert_eq!(of(std::slice::from_ref(&ok)), Some((1, None, Some(1))));
         assert_eq!(of(&[again.clone(), ok.clone()]), Some((1, None, Some(2))));
         // An answer in the acknowledgement of an invitation without an offer, and a call of which only the end is seen.
         let [ack, bye] = ["ACK", "BYE"].map(|m| format!("{m} sip:b SIP/2.0"));

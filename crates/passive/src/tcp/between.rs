@@ -93,7 +93,7 @@ pub fn are_clients_at_monitor(
     {
         [true, _] => Some(Direction::Up),
         [_, true] => Some(Direction::Down),
-        _ => sides.from_to(c.client.ip(), c.server.ip()),
+        _ => sides.direction_between(c.client.ip(), c.server.ip()),
     };
     let segments = |c: &ObservedConnection| c.up.segments.saturating_add(c.down.segments);
     let of = |wanted: Direction| -> u64 {
