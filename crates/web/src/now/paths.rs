@@ -169,7 +169,11 @@ fn line(days: &[&LastDay], metric: CellMetric) -> Markup {
             let Some(value) = value else { continue };
             let x = width * k as f64 / (POINTS - 1) as f64;
             let y = height - 1.0 - (height - 2.0) * (value - least) / (most - least).max(f64::MIN_POSITIVE);
-            let _ = write!(path, "{}{x:.1} {y:.1}", if is_drawn { "L" } else { "M" });
+            // A line of no length is a dot, so that a single value is visible.
+            let _ = match is_drawn {
+                true => write!(path, "L{x:.1} {y:.1}"),
+                false => write!(path, "M{x:.1} {y:.1}h0"),
+            };
             is_drawn = true;
         }
         path
