@@ -94,6 +94,33 @@ fn the_overview_has_numbers_both_directions_in_a_row_and_can_be_limited() {
 }
 
 #[test]
+fn many_hosts_are_folded_to_their_sites() {
+    const HOSTS: usize = 40;
+    let folder = tempfile::tempdir().unwrap();
+    let archive = Archive::make(folder.path()).unwrap();
+    let host = |k: usize| format!("10.0.{}.{}", k % 2, k % HOSTS + 1);
+    for k in 0..HOSTS {
+        let went = if k == 3 { Went::Badly } else { Went::Well };
+        mesh::add(&archive, (&host(k), &host(k + 1)), now() - HOUR, went).unwrap();
+    }
+    let label = |k: usize| {
+        let site = if k.is_multiple_of(2) { "oslo" } else { "rome" };
+        (host(k), [("site".to_owned(), site.to_owned())].into())
+    };
+    archive.set_labels(&(0..HOSTS).map(label).collect()).unwrap();
+    let served = Served::start(folder.path(), |_| ());
+    let page = served.get("/").body;
+    let (_, matrix) = page.split_once("id=\"matrix\"").unwrap();
+    let (matrix, _) = matrix.split_once("</table>").unwrap();
+    assert_eq!(matrix.matches("<th scope=\"row\">").count(), 2, "{matrix}");
+    assert!(matrix.contains("1 of 20 streams") && !matrix.contains("10.0.0.1"), "{matrix}");
+    assert!(matrix.contains("href=\"/?show=verdict&amp;sort=name&amp;site=rome\""), "{matrix}");
+    // A site leads to its hosts.
+    let rome = served.get("/?site=rome").body;
+    assert!(rome.contains("title=\"10.0.1.2 → 10.0.0.3"), "{rome}");
+}
+
+#[test]
 fn a_path_lists_its_routes_with_the_hop_that_changed() {
     let folder = tempfile::tempdir().unwrap();
     let archive = two_hosts(folder.path());
