@@ -1,4 +1,4 @@
-//! [`OverviewChoice`]: what the reader of the overview wants to see, from the parameters of the address.
+//! [`OverviewChoice`]: choice of the reader of the overview, from the parameters of the address.
 
 use super::StreamNow;
 use super::metric::{CellMetric, METRICS};
