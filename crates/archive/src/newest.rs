@@ -113,6 +113,64 @@ impl Archive {
         Ok(all)
     }
 
+    /// Returns `figures` of the newest test of every stream, by the stream's number; a figure that the archive does not have is
+    /// `None`.
+    ///
+    /// # Errors
+    /// [`ArchiveError`].
+    pub fn newest_figures<const N: usize>(
+        &self,
+        figures: &[&str; N],
+    ) -> Result<BTreeMap<i64, [Option<f64>; N]>, ArchiveError> {
+        let run = || {
+            let there = crate::catalogue::figure_columns(&self.db)?;
+            let column = |key: &&str| {
+                if there.contains(*key) { format!(", f.\"{key}\"") } else { ", NULL".to_owned() }
+            };
+            let columns: String = figures.iter().map(column).collect();
+            let query = format!(
+                "SELECT s.id{columns} FROM streams s JOIN figures f ON f.test = \
+                 (SELECT id FROM tests WHERE stream = s.id ORDER BY started_ns DESC, id DESC LIMIT 1)"
+            );
+            let take = |row: &Row<'_>| {
+                let mut values = [None; N];
+                for (k, value) in values.iter_mut().enumerate() {
+                    *value = row.get(k + 1)?;
+                }
+                Ok((row.get(0)?, values))
+            };
+            self.db.prepare_cached(&query)?.query_map([], take)?.collect()
+        };
+        let found: rusqlite::Result<BTreeMap<i64, [Option<f64>; N]>> = run();
+        found.map_err(self.sql("reading"))
+    }
+
+    /// Returns a figure of each test of a stream that started at or after `since_ns`, with the start time, in order; empty if
+    /// the archive does not have this figure.
+    ///
+    /// # Errors
+    /// [`ArchiveError`].
+    pub fn figure_since(
+        &self,
+        stream: i64,
+        figure: &str,
+        since_ns: i64,
+    ) -> Result<Vec<(i64, Option<f64>)>, ArchiveError> {
+        let run = || {
+            if !crate::catalogue::figure_columns(&self.db)?.contains(figure) {
+                return Ok(Vec::new());
+            }
+            let query = format!(
+                "SELECT t.started_ns, f.\"{figure}\" FROM tests t JOIN figures f ON f.test = t.id \
+                 WHERE t.stream = ? AND t.started_ns >= ? ORDER BY t.started_ns"
+            );
+            let mut tests = self.db.prepare_cached(&query)?;
+            let take = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+            tests.query_map([stream, since_ns], take)?.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        run().map_err(self.sql("reading"))
+    }
+
     /// Returns the names of all hosts that have one, by address.
     ///
     /// # Errors

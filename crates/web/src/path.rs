@@ -167,6 +167,8 @@ pub struct PathPage {
     streams: Vec<(i64, PooledStream)>,
     /// True if the archive has tests of the other direction.
     back: bool,
+    /// Names of both hosts; the address of one without a name.
+    names: [String; 2],
     /// True if tests can be started from the page.
     can_run: bool,
     shown: ShownQuantity,
@@ -252,7 +254,10 @@ pub fn read(archive: &Archive, asked: &RouteRequest, now: i64) -> Result<PathPag
     };
     let streams = streams.into_iter().map(|(id, stream, _)| (id, stream)).collect();
     let (can_run, extent) = (asked.app.runs.is_some(), (extent.0, end));
-    Ok(PathPage { course, streams, back, can_run, shown, pools, extent, last, bad_since })
+    let known = archive.host_names()?;
+    let name = |address: &String| known.get(address).unwrap_or(address).clone();
+    let names = [name(&course.stream.src), name(&course.stream.dst)];
+    Ok(PathPage { course, streams, back, names, can_run, shown, pools, extent, last, bad_since })
 }
 
 /// Returns the routes between two hosts, by addresses or names, that were in use in a period.
@@ -395,7 +400,9 @@ impl PathPage {
 fn write(view: &PathPage) -> String {
     let PathCourse { stream, .. } = &view.course;
     let arrow = if stream.direction == "both" { "⇄" } else { "→" };
-    let title = format!("{} {arrow} {}", stream.src, stream.dst);
+    let [src, dst] = &view.names;
+    let title = format!("{src} {arrow} {dst}");
+    let has_names = *src != stream.src || *dst != stream.dst;
     let main = html! {
         (others(view))
         div data-live="path" {
@@ -408,7 +415,7 @@ fn write(view: &PathPage) -> String {
             (table(view))
         }
     };
-    page::page(&title, PageTab::None, &html! { p.what { (described(stream)) } }, &main).0
+    page::page(&title, PageTab::None, &html! { p.what { @if has_names { (stream.src) " " (arrow) " " (stream.dst) ", " } (described(stream)) } }, &main).0
 }
 
 /// Renders a link in a list; `current` is true if it leads to the page shown.

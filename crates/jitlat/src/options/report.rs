@@ -36,7 +36,7 @@ pub struct ReportArgs {
     /// Print the classic report and the full report
     #[arg(short = 'v', long, visible_alias = "classic-report")]
     pub verbose: bool,
-    /// Print the full report with small plots: a picture if the terminal shows them
+    /// Print the full report with small plots, or with a picture
     ///
     /// Pictures: kitty, Ghostty, WezTerm, Konsole, iTerm2, but not in tmux or screen. Other terminals get plots in characters.
     #[arg(long)]

@@ -100,7 +100,7 @@ fn trace(plan: &TracePlan, routers: &[Router], destination_answers: bool) -> Pat
     let epoch = WallTime(1_700_000_000_000_000_000);
     let wall = |t: SteadyTime| epoch + Span(t.0);
     let router = |k: usize, flow: u16| -> IpAddr {
-        let other = u8::from(routers[k - 1].balanced && flow % 2 == 0);
+        let other = u8::from(routers[k - 1].balanced && flow.is_multiple_of(2));
         match family {
             IcmpFamily::V4 => [10, 0, other, k as u8].into(),
             IcmpFamily::V6 => [0xfd00, 0, 0, 0, 0, 0, other.into(), k as u16].into(),

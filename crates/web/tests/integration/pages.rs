@@ -63,6 +63,64 @@ fn every_page_says_which_direction_is_bad_since_when_and_every_link_leads_somewh
 }
 
 #[test]
+fn the_overview_has_numbers_both_directions_in_a_row_and_can_be_limited() {
+    let folder = tempfile::tempdir().unwrap();
+    two_hosts(folder.path());
+    let served = Served::start(folder.path(), |_| ());
+    let now = served.json("/api/v1/now");
+    let jitter = now["streams"][0]["jitter_p99_ns"].as_f64().unwrap() / 1e6;
+    let shown = format!("{jitter:.2}");
+    let cells = |page: &str| page.matches(&format!("<b>{}</b>", shown.trim_end_matches(".00"))).count();
+    let page = served.get("/?show=jitter").body;
+    assert!(cells(&page) >= 1 && page.contains("p99 jitter, ms"), "{shown} in {page}");
+    assert_eq!(cells(&served.get("/").body), 0, "without a metric the cells have verdicts");
+    // Both directions are one row, with the last day as a line for each.
+    let rows = page.split("<tr>").filter(|row| row.contains("10.0.0.1 ⇄ 10.0.0.2")).collect::<Vec<_>>();
+    let [row] = rows[..] else { panic!("{} rows in {page}", rows.len()) };
+    assert_eq!(row.matches("<path d=\"M").count(), 2, "{row}");
+    assert!(row.contains(" for ") && row.contains("(2 tests)"), "{row}");
+    assert!(!row.contains(" ago"), "the age of a new test is not shown: {row}");
+    // Only what is chosen is shown.
+    for (query, paths) in [("name=0.2", 1), ("name=nobody", 0), ("verdict=good", 1), ("verdict=fair", 0)] {
+        let page = served.get(&format!("/?{query}")).body;
+        assert_eq!(page.contains("No path has all of these properties"), paths == 0, "{query}: {page}");
+    }
+    let good = served.get("/?verdict=good&show=loss&sort=value").body;
+    assert!(good.contains("10.0.0.1 → 10.0.0.2") && !good.contains("10.0.0.1 ⇄"), "{good}");
+    assert!(good.contains("/?show=mos&amp;sort=value&amp;verdict=good"), "a tab keeps the choice: {good}");
+    // Text that a reader types is not markup.
+    let hostile = served.get("/?name=%22%3E%3Cscript%3E&site=%3Cb%3E&sort=x&show=y").body;
+    assert!(!hostile.contains("\"><script>") && !hostile.contains("<b><"), "{hostile}");
+}
+
+#[test]
+fn many_hosts_are_folded_to_their_sites() {
+    const HOSTS: usize = 40;
+    let folder = tempfile::tempdir().unwrap();
+    let archive = Archive::make(folder.path()).unwrap();
+    let host = |k: usize| format!("10.0.{}.{}", k % 2, k % HOSTS + 1);
+    for k in 0..HOSTS {
+        let went = if k == 3 { Went::Badly } else { Went::Well };
+        mesh::add(&archive, (&host(k), &host(k + 1)), now() - HOUR, went).unwrap();
+    }
+    let label = |k: usize| {
+        let site = if k.is_multiple_of(2) { "oslo" } else { "rome" };
+        (host(k), [("site".to_owned(), site.to_owned())].into())
+    };
+    archive.set_labels(&(0..HOSTS).map(label).collect()).unwrap();
+    let served = Served::start(folder.path(), |_| ());
+    let page = served.get("/").body;
+    let (_, matrix) = page.split_once("id=\"matrix\"").unwrap();
+    let (matrix, _) = matrix.split_once("</table>").unwrap();
+    assert_eq!(matrix.matches("<th scope=\"row\">").count(), 2, "{matrix}");
+    assert!(matrix.contains("1 of 20 streams") && !matrix.contains("10.0.0.1"), "{matrix}");
+    assert!(matrix.contains("href=\"/?show=verdict&amp;sort=name&amp;site=rome\""), "{matrix}");
+    // A site leads to its hosts.
+    let rome = served.get("/?site=rome").body;
+    assert!(rome.contains("title=\"10.0.1.2 → 10.0.0.3"), "{rome}");
+}
+
+#[test]
 fn a_path_lists_its_routes_with_the_hop_that_changed() {
     let folder = tempfile::tempdir().unwrap();
     let archive = two_hosts(folder.path());

@@ -1,6 +1,15 @@
 //! `/`: all streams, each with its newest test, its verdict, the start of a bad period, and whether results are
 //! missing.
+//!
+//! * `choice` – what the reader wants to see; `metric` – the number in the cells
+//! * `paths` – the table of all paths; `matrix` – the matrix of hosts or sites
 
+mod choice;
+mod matrix;
+mod metric;
+mod paths;
+
+use self::choice::OverviewChoice;
 use crate::page::{self, PageTab, encoded};
 use crate::problem::Problem;
 use crate::routes::RouteRequest;
@@ -10,15 +19,15 @@ use jitlat_archive::{Archive, Newest, ReportedSlot, TestId, utc};
 use jitlat_report::html::scrolling;
 use maud::{Markup, html};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// Number of usual intervals without a test after which a stream is silent.
 const SILENCE_INTERVALS: i64 = 3;
 /// Maximum number of streams in each list: those that need attention, and all.
 const MAX_LISTED: usize = 100;
-/// Maximum number of hosts for which the cells of the matrix contain words.
-const MAX_HOSTS_WITH_WORDS: usize = 10;
+/// Keys of the figures that are shown for each newest test.
+const FIGURES: [&str; 4] = ["latency-p99", "pdv-p99", "loss", "mos"];
 
 /// All paths.
 #[derive(Clone, Debug, Serialize)]
@@ -53,6 +62,14 @@ pub struct StreamNow {
     pub verdict: TestVerdict,
     /// Headline of the verdict.
     pub headline: String,
+    /// 99th percentile of the delay of the newest test, as measured, ns; null if unknown.
+    pub delay_p99_ns: Option<f64>,
+    /// 99th percentile of the jitter (delay above the smallest) of the newest test, ns; null if unknown.
+    pub jitter_p99_ns: Option<f64>,
+    /// Share of the packets of the newest test that were lost; null if unknown.
+    pub loss: Option<f64>,
+    /// Mean opinion score of the newest test, 1 to 5; null if unknown.
+    pub mos: Option<f64>,
     /// Median time between the newest tests, ns; null if there are fewer than three tests. If the stream would be
     /// silent according to this time, the time is computed without tests started from a page.
     pub every_ns: Option<i64>,
@@ -86,6 +103,10 @@ impl StreamNow {
             packets: newest.packets,
             verdict: TestVerdict::named(&newest.severity),
             headline: newest.headline,
+            delay_p99_ns: None,
+            jitter_p99_ns: None,
+            loss: None,
+            mos: None,
             every_ns: newest.every_ns,
             silent: is_silent(newest.every_ns, age),
             silence: None,
@@ -140,6 +161,13 @@ pub fn read(archive: &Archive, now: i64) -> Result<Now, Problem> {
         // Ignore tests started from a page, which are not expected to repeat.
         stream.every_ns = archive.regular_distance(stream.id)?;
         stream.silent = is_silent(stream.every_ns, now.saturating_sub(stream.started_ns));
+    }
+    let figures = archive.newest_figures(&FIGURES)?;
+    for stream in &mut streams {
+        if let Some([delay, jitter, loss, mos]) = figures.get(&stream.id).map(|values| &values[..]) {
+            (stream.delay_p99_ns, stream.jitter_p99_ns, stream.loss, stream.mos) =
+                (*delay, *jitter, *loss, *mos);
+        }
     }
     let labels = archive.labels()?;
     let site = |host: &str| labels.get(host).and_then(|labels| labels.get("site")).cloned();
@@ -203,12 +231,39 @@ pub fn described(stream: &jitlat_archive::PooledStream) -> String {
 }
 
 /// Renders the page.
-pub fn page(archive: &Archive, _: &RouteRequest) -> Result<String, Problem> {
-    Ok(write(&read(archive, times::now())?))
+pub fn page(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem> {
+    let mut all = read(archive, times::now())?;
+    tell_apart(&mut all);
+    write(archive, &all, &OverviewChoice::new(&asked.query))
 }
 
-fn write(all: &Now) -> String {
-    let hosts = hosts(all);
+/// Adds the address to the names that several hosts have.
+fn tell_apart(all: &mut Now) {
+    let mut addresses: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for s in &all.streams {
+        for (name, address) in [(&s.src_name, &s.stream.src), (&s.dst_name, &s.stream.dst)] {
+            if let Some(name) = name {
+                addresses.entry(name.clone()).or_default().insert(address.clone());
+            }
+        }
+    }
+    let is_shared = |name: &String| addresses.get(name).is_some_and(|addresses| addresses.len() > 1);
+    for s in &mut all.streams {
+        for (name, address) in [(&mut s.src_name, &s.stream.src), (&mut s.dst_name, &s.stream.dst)] {
+            if let Some(name) = name.as_mut().filter(|name| is_shared(name)) {
+                *name = format!("{name} ({address})");
+            }
+        }
+    }
+}
+
+fn write(archive: &Archive, all: &Now, choice: &OverviewChoice) -> Result<String, Problem> {
+    let shown: Vec<&StreamNow> = all.streams.iter().filter(|s| choice.accepts(s)).collect();
+    let rows = paths::rows(shown.iter().copied(), choice);
+    let days = paths::last_days(archive, &rows, choice.metric.of_last_day(), all.now_ns)?;
+    let sites = all.streams.iter().flat_map(|s| [&s.src_site, &s.dst_site]).flatten().map(|site| &**site);
+    let sites: BTreeSet<&str> = sites.collect();
+    let hosts = hosts(&all.streams.iter().collect::<Vec<_>>());
     let header = html! {
         p.what {
             (counted(all.streams.len(), "stream of tests", "streams of tests"))
@@ -227,12 +282,16 @@ fn write(all: &Now) -> String {
             } @else {
                 (headline(all))
                 (attention(all))
-                (matrix(all, &hosts))
-                (every_stream(all))
+                (choice.tabs())
+                (choice.form(&sites))
+                @if shown.is_empty() { p.headline.note { "No path has all of these properties." } }
+                (matrix::matrix(&shown, &self::hosts(&shown), choice, all.now_ns))
+                h2 #streams { @if rows.len() > MAX_LISTED || choice.is_limited() { "Paths" } @else { "All paths" } }
+                (paths::table(&rows, &days, choice, all.now_ns))
             }
         }
     };
-    page::page("All paths now", PageTab::Now, &header, &main).0
+    Ok(page::page("All paths now", PageTab::Now, &header, &main).0)
 }
 
 fn counted(n: usize, one: &str, several: &str) -> String {
@@ -240,12 +299,12 @@ fn counted(n: usize, one: &str, several: &str) -> String {
 }
 
 /// Returns the addresses of all hosts, with their names.
-fn hosts(all: &Now) -> BTreeMap<&str, &str> {
-    let ends = |s| {
-        let s: &StreamNow = s;
+fn hosts<'a>(streams: &[&'a StreamNow]) -> BTreeMap<&'a str, &'a str> {
+    let ends = |s: &&'a StreamNow| {
+        let s: &'a StreamNow = s;
         [(s.stream.src.as_str(), s.src()), (s.stream.dst.as_str(), s.dst())]
     };
-    all.streams.iter().flat_map(ends).collect()
+    streams.iter().flat_map(ends).collect()
 }
 
 /// Summarises the problems in one sentence; names up to three streams.
@@ -292,14 +351,6 @@ fn attention(all: &Now) -> Markup {
             h2 #attention { "Needs attention" }
             (table("Needs attention", &wanted, all.now_ns))
         }
-    }
-}
-
-fn every_stream(all: &Now) -> Markup {
-    let streams: Vec<&StreamNow> = all.streams.iter().collect();
-    html! {
-        h2 #streams { @if streams.len() > MAX_LISTED { "Streams" } @else { "All streams" } }
-        (table("All streams", &streams, all.now_ns))
     }
 }
 
@@ -356,73 +407,4 @@ pub fn badge(sign: &str, word: &str) -> Markup {
 
 fn age(s: &StreamNow, now: i64) -> String {
     format!("{} ago", times::length(now.saturating_sub(s.started_ns)))
-}
-
-/// Renders the path matrix: a row per sender, a column per receiver.
-fn matrix(all: &Now, hosts: &BTreeMap<&str, &str>) -> Markup {
-    // For several streams between two hosts, show the worst, or else a silent one.
-    let mut cells: BTreeMap<(&str, &str), &StreamNow> = BTreeMap::new();
-    for s in &all.streams {
-        let cell = cells.entry((&s.stream.src, &s.stream.dst)).or_insert(s);
-        let worth = |s: &StreamNow| (s.verdict, s.silent);
-        if worth(s) > worth(cell) {
-            *cell = s;
-        }
-    }
-    let words = hosts.len() <= MAX_HOSTS_WITH_WORDS;
-    let rows = html! {
-        thead {
-            tr {
-                td {}
-                @for (k, (address, name)) in hosts.iter().enumerate() {
-                    @if words {
-                        th scope="col" { (name) }
-                    } @else {
-                        th scope="col" title={(name) " " (address)} { (k + 1) }
-                    }
-                }
-            }
-        }
-        tbody {
-            @for (k, (src, name)) in hosts.iter().enumerate() {
-                tr {
-                    th scope="row" { @if !words { (k + 1) " " } (name) }
-                    @for dst in hosts.keys() {
-                        @match cells.get(&(*src, *dst)) {
-                            Some(s) => { (cell(s, all.now_ns, words)) },
-                            None => { td {} },
-                        }
-                    }
-                }
-            }
-        }
-    };
-    html! {
-        h2 #matrix { "Path matrix" }
-        p.help {
-            "One row per sender, one column per receiver. "
-            @for verdict in TestVerdict::ALL {
-                span.(verdict.word()) { (badge(verdict.sign(), verdict.word())) }
-                " "
-            }
-            span.unknown { (badge("…", "silent")) }
-        }
-        div.matrix.small[!words] { (scrolling("Path matrix", &rows)) }
-    }
-}
-
-fn cell(s: &StreamNow, now: i64, words: bool) -> Markup {
-    let (class, sign, word) = s.shown();
-    let address = format!("/path/{}/{}", encoded(&s.stream.src), encoded(&s.stream.dst));
-    let was = if s.silent { format!("{} {}", s.verdict.word(), age(s, now)) } else { age(s, now) };
-    let title = format!("{} {} {}: {word}, {was}", s.src(), s.arrow(), s.dst());
-    html! {
-        td.(class).silent[s.silent] {
-            @if words {
-                a href=(address) { b { (sign) " " (word) } " " span { (was) } }
-            } @else {
-                a href=(address) title=(title) { (sign) }
-            }
-        }
-    }
 }
