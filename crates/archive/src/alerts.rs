@@ -234,7 +234,10 @@ pub struct SharedMessage {
 /// Maximum number of paths of a [`SharedMessage`].
 pub const MAX_SHARED_PATHS: usize = 16;
 /// Maximum difference between the start times that two judges record for the same alert, in ns.
-const SHARED_SPREAD_NS: i64 = 900_000_000_000;
+const SHARED_SPREAD_NS: i64 = 60_000_000_000;
+
+/// Time for which a message of another judge is remembered, in ns: a day.
+const TOLD_NS: i64 = 86_400_000_000_000;
 
 /// Name of the counter of tests added to the archive.
 pub(crate) const ENTERED: &str = "entered";
@@ -370,6 +373,47 @@ impl Archive {
         run().map_err(self.sql("reading"))
     }
 
+    /// Records messages that another judge has sent, also those that this archive has not decided yet: they need not be sent from
+    /// here. Records older than [`TOLD_NS`] are removed.
+    ///
+    /// # Errors
+    /// [`ArchiveError`]; nothing is then recorded.
+    pub fn record_told(&self, messages: &[SharedMessage], now_ns: i64) -> Result<(), ArchiveError> {
+        self.transaction(|all| {
+            all.execute("DELETE FROM told_elsewhere WHERE told_ns < ?", [now_ns.saturating_sub(TOLD_NS)])?;
+            let insert = "INSERT OR REPLACE INTO told_elsewhere(alert, resolved, test, src, dst, since_ns, told_ns) \
+                          VALUES (?, ?, ?, ?, ?, ?, ?)";
+            let mut insert = all.prepare_cached(insert)?;
+            for SharedMessage { alert, since_ns, resolved, paths } in messages {
+                for [test, src, dst] in paths.iter().take(MAX_SHARED_PATHS) {
+                    insert.execute(params![alert, resolved, test, src, dst, since_ns, now_ns])?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// True if another judge has said that it sent a message: see [`Archive::record_told`].
+    ///
+    /// # Errors
+    /// [`ArchiveError`].
+    pub fn was_told(&self, message: &SharedMessage) -> Result<bool, ArchiveError> {
+        let query = "SELECT 1 FROM told_elsewhere WHERE (alert, resolved, test, src, dst) = (?, ?, ?, ?, ?) \
+                     AND abs(since_ns - ?) <= ?";
+        let run = || {
+            let mut found = self.db.prepare_cached(query)?;
+            let SharedMessage { alert, since_ns, resolved, paths } = message;
+            for [test, src, dst] in paths.iter().take(MAX_SHARED_PATHS) {
+                let asked = params![alert, resolved, test, src, dst, since_ns, SHARED_SPREAD_NS];
+                if found.exists(asked)? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        };
+        run().map_err(self.sql("reading"))
+    }
+
     /// Records that the person `by` has seen an alert, with a note. Returns false if there is no such alert.
     ///
     /// # Errors
@@ -441,9 +485,9 @@ impl Archive {
         }
         let columns: Vec<String> = figure_columns(&self.db)?.into_iter().collect();
         let names: Vec<String> = columns.iter().map(|name| format!("\"{name}\"")).collect();
-        let query = format!("SELECT {} FROM figures WHERE test = ?", names.join(", "));
+        let query = format!("SELECT {} FROM figures WHERE test = (SELECT number FROM tests WHERE id = ?)", names.join(", "));
         let mut figures = self.db.prepare_cached(&query)?;
-        let mut tags = self.db.prepare_cached("SELECT key, value FROM tags WHERE test = ?")?;
+        let mut tags = self.db.prepare_cached("SELECT key, value FROM tags WHERE test = (SELECT number FROM tests WHERE id = ?)")?;
         for entered in &mut list {
             let id = [entered.test.0];
             let pair = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?));

@@ -1,7 +1,7 @@
 //! Pushes this host's tests to collectors over HTTPS: one thread per collector, in parallel to the tests.
 
 use super::access;
-use super::alerts::Peer;
+use super::alerts::{JudgePeer, Peer};
 use super::board::NewsBoard;
 use super::watch::ArchiveWatch;
 use crate::Model;
@@ -22,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use tracing::{error, info, warn};
 
@@ -37,6 +38,8 @@ const BODY_TESTS: usize = 64;
 pub struct RunningPushes {
     stop: StopSignal,
     threads: Vec<JoinHandle<()>>,
+    /// Requests for an attempt without a further pause, one per thread, and what wakes the thread.
+    requests: Vec<(Arc<AtomicBool>, Waker)>,
 }
 
 /// Collector to which a host pushes its tests.
@@ -81,13 +84,33 @@ pub fn judges(model: &Model, host: &str, folder: &Path, stop: &StopSignal) -> Ve
     let (Some(key), Ok(targets)) = (key, targets(model, index, folder)) else { return Vec::new() };
     let token = key.push_token(host);
     let peer = |target: Target| -> Peer {
-        let (token, stop) = (token.clone(), stop.clone());
-        Arc::new(move |messages: &[SharedMessage]| {
-            let mut client = PushClient::connect(&target.at, &token, &stop).ok()?;
-            client.sent(messages).ok()
-        })
+        Arc::new(CollectingJudge { at: target.at, token: token.clone(), stop: stop.clone() })
     };
     targets.into_iter().filter(|target| judges(&target.name)).map(peer).collect()
+}
+
+/// Another judge, which is a collector.
+struct CollectingJudge {
+    at: PushTarget,
+    token: String,
+    stop: StopSignal,
+}
+
+impl CollectingJudge {
+    fn ask<T>(&self, what: impl FnOnce(&mut PushClient) -> Result<T, PushFailure>) -> Option<T> {
+        let client = PushClient::connect(&self.at, &self.token, &self.stop);
+        client.and_then(|mut client| what(&mut client)).ok()
+    }
+}
+
+impl JudgePeer for CollectingJudge {
+    fn has_sent(&self, messages: &[SharedMessage]) -> Option<Vec<bool>> {
+        self.ask(|client| client.sent(messages))
+    }
+
+    fn tell(&self, messages: &[SharedMessage]) {
+        self.ask(|client| client.told(messages));
+    }
 }
 
 impl RunningPushes {
@@ -102,7 +125,7 @@ impl RunningPushes {
     ) -> Result<RunningPushes> {
         let targets = targets(model, host, folder)?;
         let stop = StopSignal::new()?;
-        let mut threads = Vec::new();
+        let (mut threads, mut requests) = (Vec::new(), Vec::new());
         news.forget_wakers();
         if let Some(root) = root {
             let archive = Archive::make(root)?;
@@ -118,9 +141,12 @@ impl RunningPushes {
                     model.hosts[host].name.bytes().fold(7, |sum: u64, b| sum.rotate_left(9) ^ u64::from(b));
                 let waker = Waker::new()?;
                 news.wake(waker.clone());
+                let at_once = Arc::new(AtomicBool::new(false));
+                requests.push((at_once.clone(), waker.clone()));
                 let mut pusher = Pusher {
                     news: news.clone(),
                     waker,
+                    at_once,
                     last_sent: 0,
                     counts: (0, 0),
                     root: root.to_owned(),
@@ -140,7 +166,15 @@ impl RunningPushes {
                 threads.push(std::thread::Builder::new().name("push".to_owned()).spawn(run)?);
             }
         }
-        Ok(RunningPushes { stop, threads })
+        Ok(RunningPushes { stop, threads, requests })
+    }
+
+    /// Ends the pauses after failures, because a far host was reached again: the collectors can probably be reached, too.
+    pub fn try_at_once(&self) {
+        for (at_once, waker) in &self.requests {
+            at_once.store(true, Ordering::SeqCst);
+            waker.wake();
+        }
     }
 }
 
@@ -160,6 +194,8 @@ struct Pusher {
     news: NewsBoard,
     /// Wakes this thread when there is news.
     waker: Waker,
+    /// Requests the next attempt without a further pause.
+    at_once: Arc<AtomicBool>,
     /// Number of the newest entry of `news` that the collector has.
     last_sent: u64,
     /// Numbers of waiting and of dropped tests, as last sent to the collector.
@@ -200,6 +236,9 @@ impl Pusher {
     fn run(&mut self) {
         let mut watch = ArchiveWatch::new(&self.root, &self.stop);
         while !self.stop.is_requested() {
+            if self.at_once.swap(false, Ordering::SeqCst) {
+                self.retry.succeeded();
+            }
             let went = self.step();
             if let Err(e) = &went
                 && !self.failing

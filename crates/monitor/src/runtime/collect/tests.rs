@@ -47,6 +47,7 @@ impl Collector {
             skew: Span::seconds(3600),
             quota,
             channels: vec!["out".to_owned()],
+            judges: [("loss".to_owned(), vec!["rome".to_owned(), "berlin".to_owned()])].into(),
         };
         let shelf = Arc::new(ArchiveShelf::new(&root, hosts, rules).unwrap());
         let (identity, _) = Identity::made(&folder.path().join("c.pem"), &["localhost".to_owned()]).unwrap();
@@ -444,7 +445,7 @@ fn a_host_over_its_quota_is_refused_counted_and_told_when_to_come_again() {
     let collector = {
         let folder = tempfile::tempdir().unwrap();
         let hosts = HOSTS.map(|(name, address)| (name.to_owned(), address.to_owned())).into_iter();
-        let rules = CollectRules { name: "rome".to_owned(), skew: Span::ZERO, quota, channels: Vec::new() };
+        let rules = CollectRules { name: "rome".to_owned(), skew: Span::ZERO, quota, channels: Vec::new(), judges: BTreeMap::new() };
         let root = collector.folder.path().join("a");
         let _keep = folder;
         ArchiveShelf::new(&root, hosts, rules).unwrap()
