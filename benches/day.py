@@ -62,13 +62,20 @@ db = sqlite3.connect(archive / "catalogue.sqlite")
 catalogue = 0
 for name, bytes_ in db.execute("SELECT name, sum(pgsize) FROM dbstat GROUP BY name ORDER BY 2 DESC").fetchall():
     catalogue += bytes_
-    if bytes_ / added >= 10:
+    if bytes_ / added >= 50:
         print(f"  {name:28} {bytes_ / added:7.0f} bytes per test")
 tests = db.execute("SELECT count(*) FROM tests").fetchone()[0]
 db.close()
 assert tests == added, (tests, added)
 packets = sum(file.stat().st_size for file in archive.glob("packets/**/*.parquet"))
-print(f"catalogue {catalogue / added / 1e3:.2f} kB per test, packet files {packets / added / 1e3:.2f} kB per test")
+# Its tables take a page each, whatever is in them.
+first = folder / "empty"
+subprocess.run([jitlat, "archive", "add", first, next((folder / "logs").iterdir())], check=True, stdout=subprocess.DEVNULL)
+db = sqlite3.connect(first / "catalogue.sqlite")
+empty = db.execute("SELECT sum(pgsize) FROM dbstat").fetchone()[0]
+db.close()
+catalogue -= empty
+print(f"an empty catalogue {empty / 1e3:.0f} kB; catalogue {catalogue / added / 1e3:.2f} kB per test, packet files {packets / added / 1e3:.2f} kB per test")
 
 share = added / sum(DAY / every[path[0]] for path in seen)
 planned = next(one for one in plan["hosts"] if one["name"] == host)["archive_bytes_a_day"]

@@ -350,11 +350,29 @@ impl Archive {
         })
     }
 
-    /// True if this archive has the alert of another judge's message, and has sent that message to all channels.
+    /// True if no other channel waits for the same message.
     ///
     /// # Errors
     /// [`ArchiveError`].
-    pub fn has_sent(&self, message: &SharedMessage) -> Result<bool, ArchiveError> {
+    pub fn is_last_channel(&self, message: &AlertMessage) -> Result<bool, ArchiveError> {
+        let query = "SELECT 1 FROM alert_messages WHERE alert = ? AND resolved = ? AND id <> ?";
+        let alert = &message.alert;
+        let asked = params![alert.id, alert.resolved_ns.is_some(), message.id];
+        let found = self.db.prepare_cached(query).and_then(|mut others| others.exists(asked));
+        found.map(|others| !others).map_err(self.sql("reading"))
+    }
+
+    /// True if a judge's message was sent from here, or if a judge said that it sent the message: the judge that asks may have been
+    /// killed before it recorded that.
+    ///
+    /// # Errors
+    /// [`ArchiveError`].
+    pub fn knows_sent(&self, message: &SharedMessage) -> Result<bool, ArchiveError> {
+        Ok(self.has_sent(message)? || self.was_told(message)?)
+    }
+
+    /// True if this archive has the alert of another judge's message, and has sent that message to all channels.
+    fn has_sent(&self, message: &SharedMessage) -> Result<bool, ArchiveError> {
         let query = "SELECT 1 FROM alerts a JOIN alert_paths p ON p.alert = a.id \
                      WHERE a.alert = ?1 AND abs(a.since_ns - ?2) <= ?3 AND (NOT ?4 OR a.resolved_ns IS NOT NULL) \
                      AND (p.test, p.src, p.dst) = (?5, ?6, ?7) AND NOT EXISTS \
@@ -485,9 +503,14 @@ impl Archive {
         }
         let columns: Vec<String> = figure_columns(&self.db)?.into_iter().collect();
         let names: Vec<String> = columns.iter().map(|name| format!("\"{name}\"")).collect();
-        let query = format!("SELECT {} FROM figures WHERE test = (SELECT number FROM tests WHERE id = ?)", names.join(", "));
+        let query = format!(
+            "SELECT {} FROM figures WHERE test = (SELECT number FROM tests WHERE id = ?)",
+            names.join(", ")
+        );
         let mut figures = self.db.prepare_cached(&query)?;
-        let mut tags = self.db.prepare_cached("SELECT key, value FROM tags WHERE test = (SELECT number FROM tests WHERE id = ?)")?;
+        let mut tags = self.db.prepare_cached(
+            "SELECT key, value FROM tags WHERE test = (SELECT number FROM tests WHERE id = ?)",
+        )?;
         for entered in &mut list {
             let id = [entered.test.0];
             let pair = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?));

@@ -450,7 +450,8 @@ fn migrate_all(db: &mut Connection) -> rusqlite::Result<()> {
 fn number_figures(db: &Connection) -> rusqlite::Result<()> {
     let mut columns =
         db.prepare("SELECT name FROM pragma_table_info('figures') WHERE name <> 'test' ORDER BY cid")?;
-    let columns = columns.query_map([], |row| row.get::<_, String>(0))?.collect::<rusqlite::Result<Vec<_>>>()?;
+    let columns =
+        columns.query_map([], |row| row.get::<_, String>(0))?.collect::<rusqlite::Result<Vec<_>>>()?;
     let columns: Vec<String> = columns.into_iter().map(|name| name.replace('"', "\"\"")).collect();
     let list = |form: fn(&String) -> String| columns.iter().map(form).collect::<String>();
     db.execute_batch(&format!(

@@ -161,7 +161,9 @@ impl Filter {
             }
         }
         for (key, value) in &self.tags {
-            all.push("EXISTS (SELECT 1 FROM tags WHERE test = t.number AND key = ? AND value = ?)".to_owned());
+            all.push(
+                "EXISTS (SELECT 1 FROM tags WHERE test = t.number AND key = ? AND value = ?)".to_owned(),
+            );
             values.extend([Value::Text(key.clone()), Value::Text(value.clone())]);
         }
         for (name, value) in &self.labels {
@@ -223,7 +225,9 @@ impl Archive {
              ORDER BY t.started_ns, t.id"
         );
         let run = || {
-            let mut tags = self.db.prepare_cached("SELECT key, value FROM tags WHERE test = (SELECT number FROM tests WHERE id = ?)")?;
+            let mut tags = self.db.prepare_cached(
+                "SELECT key, value FROM tags WHERE test = (SELECT number FROM tests WHERE id = ?)",
+            )?;
             let mut tests = self.db.prepare(&query)?;
             let take = |row: &SqlRow<'_>| {
                 let mut listed = listed(row)?;

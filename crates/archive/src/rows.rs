@@ -199,7 +199,9 @@ impl Archive {
         let query = "SELECT hash, source FROM tests WHERE id = ?";
         let known = self.db.query_row(query, [id.0], |row| Ok((row.get(0)?, row.get(1)?)));
         let (hash, source) = known.map_err(self.sql("reading"))?;
-        let mut tags = self.db.prepare_cached("SELECT key, value FROM tags WHERE test = (SELECT number FROM tests WHERE id = ?) ORDER BY key");
+        let mut tags = self.db.prepare_cached(
+            "SELECT key, value FROM tags WHERE test = (SELECT number FROM tests WHERE id = ?) ORDER BY key",
+        );
         let tags = tags.as_mut().map_err(|e| ArchiveError::Impossible(e.to_string()))?;
         let found = tags.query_map([id.0], |row| Ok((row.get(0)?, row.get(1)?))).and_then(Iterator::collect);
         let tags: Vec<(String, String)> = found.map_err(self.sql("reading"))?;

@@ -323,7 +323,9 @@ mod tests {
         let check = |line: &str| check_hosts(&args(line).hosts, &args(line).protocol);
         assert!(check("a a").is_err());
         let refused = check("a 192.0.2.1:53 --proto icmp").unwrap_err();
-        assert!(format!("{refused:#}").starts_with("192.0.2.1:53: icmp has no ports: write the host without :53"));
+        assert!(
+            format!("{refused:#}").starts_with("192.0.2.1:53: icmp has no ports: write the host without :53")
+        );
         check("a b:862 [2001:db8::1]:862 --proto stamp").unwrap();
     }
 }

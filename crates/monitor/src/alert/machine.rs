@@ -461,7 +461,9 @@ impl AlertMachine {
             None if whole.scope == AlertScope::Host && whole.src == self.host => {
                 reason.push_str("; nor from any other host");
             }
-            None if is_backlog => reason.push_str("; its results wait on the host: they are not pushed fast enough"),
+            None if is_backlog => {
+                reason.push_str("; its results wait on the host: they are not pushed fast enough")
+            }
             None => {}
         }
         let violation = Violation {

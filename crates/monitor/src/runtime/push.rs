@@ -21,8 +21,8 @@ use jitlat_web::{PushClient, PushFailure, PushTarget, PushTrust};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use tracing::{error, info, warn};
 
@@ -84,7 +84,8 @@ pub fn judges(model: &Model, host: &str, folder: &Path, stop: &StopSignal) -> Ve
     let (Some(key), Ok(targets)) = (key, targets(model, index, folder)) else { return Vec::new() };
     let token = key.push_token(host);
     let peer = |target: Target| -> Peer {
-        Arc::new(CollectingJudge { at: target.at, token: token.clone(), stop: stop.clone() })
+        let (token, stop) = (token.clone(), stop.clone());
+        Arc::new(CollectingJudge { at: target.at, token, stop, open: Mutex::default() })
     };
     targets.into_iter().filter(|target| judges(&target.name)).map(peer).collect()
 }
@@ -94,22 +95,35 @@ struct CollectingJudge {
     at: PushTarget,
     token: String,
     stop: StopSignal,
+    /// Connection of the last question, on which the answer can be given at once.
+    open: Mutex<Option<PushClient>>,
 }
 
 impl CollectingJudge {
-    fn ask<T>(&self, what: impl FnOnce(&mut PushClient) -> Result<T, PushFailure>) -> Option<T> {
-        let client = PushClient::connect(&self.at, &self.token, &self.stop);
-        client.and_then(|mut client| what(&mut client)).ok()
+    fn open(&self) -> MutexGuard<'_, Option<PushClient>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn connect(&self) -> Option<PushClient> {
+        PushClient::connect(&self.at, &self.token, &self.stop).ok()
     }
 }
 
 impl JudgePeer for CollectingJudge {
     fn has_sent(&self, messages: &[SharedMessage]) -> Option<Vec<bool>> {
-        self.ask(|client| client.sent(messages))
+        let mut client = self.connect()?;
+        let answer = client.sent(messages).ok()?;
+        *self.open() = Some(client);
+        Some(answer)
     }
 
     fn tell(&self, messages: &[SharedMessage]) {
-        self.ask(|client| client.told(messages));
+        let open = self.open().take();
+        let is_told = open.is_some_and(|mut client| client.told(messages).is_ok());
+        if !is_told && let Some(mut client) = self.connect() {
+            // If it cannot be reached now, it asks before it sends the same.
+            let _ = client.told(messages);
+        }
     }
 }
 

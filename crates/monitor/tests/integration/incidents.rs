@@ -322,7 +322,8 @@ fn a_disk_that_has_room_again_is_not_told_twice() {
     let ends = pairs.iter().map(|pair| [pair.client() as usize, pair.server() as usize]);
     let ends: Vec<[usize; 2]> = ends.filter(|ends| ends[0] == 2).collect();
     let (first, second) = (ends[0], ends[1]);
-    let full = || Fate::Lost { is_own_fault: true, is_not_stored: true, reason: "not stored: the disk is full" };
+    let full =
+        || Fate::Lost { is_own_fault: true, is_not_stored: true, reason: "not stored: the disk is full" };
     let begun = mesh.now;
     for (second_of_path, path, fate) in [
         (0, first, Fate::Measured(0.0)),
@@ -346,7 +347,10 @@ fn a_disk_that_has_room_again_is_not_told_twice() {
         mesh.take();
     }
     let told = mesh.told();
-    assert!(told.len() == 2 && told[0].starts_with("+ silent host h2") && told[1] == "- silent host h2", "{told:?}");
+    assert!(
+        told.len() == 2 && told[0].starts_with("+ silent host h2") && told[1] == "- silent host h2",
+        "{told:?}"
+    );
 }
 
 #[test]

@@ -108,10 +108,21 @@ impl ChannelSender {
             if due.is_empty() {
                 continue;
             }
-            let shared = self.shared(archive, &due)?;
+            let mut to_tell = self.shared(archive, &due)?;
+            for (message, shared) in due.iter().zip(&mut to_tell) {
+                // A message that waits for another channel does not count as sent: it has nothing to tell.
+                if !archive.is_last_channel(message)? {
+                    shared.paths.clear();
+                }
+            }
             let (due, failure) = self.deliver(due);
+            // Others learn first what was sent, because this host may be killed at any time. Messages are sent in order.
+            to_tell.truncate(due.taken.len());
+            to_tell.retain(|message| !message.paths.is_empty());
+            for peer in self.peers.iter().filter(|_| !to_tell.is_empty()) {
+                peer.tell(&to_tell);
+            }
             archive.sent(&due.taken)?;
-            self.tell(archive, shared, &due.taken)?;
             let Some(why) = failure else {
                 if std::mem::replace(&mut self.failing, false) {
                     info!("[[notify]] {name}: messages are delivered again");
@@ -174,27 +185,6 @@ impl ChannelSender {
     ) -> Result<Vec<SharedMessage>, ArchiveError> {
         let messages = messages.iter().filter(|_| !self.peers.is_empty());
         messages.map(|message| archive.shared(message)).collect()
-    }
-
-    /// Tells the other judges about sent messages. A message that waits for another channel counts as not sent.
-    fn tell(
-        &self,
-        archive: &Archive,
-        mut shared: Vec<SharedMessage>,
-        taken: &[i64],
-    ) -> Result<(), ArchiveError> {
-        // Messages are taken in order.
-        shared.truncate(taken.len());
-        let mut sent = Vec::with_capacity(shared.len());
-        for message in shared {
-            if archive.has_sent(&message)? {
-                sent.push(message);
-            }
-        }
-        for peer in self.peers.iter().filter(|_| !sent.is_empty()) {
-            peer.tell(&sent);
-        }
-        Ok(())
     }
 
     /// Sends messages. Returns which of them were accepted, and the reason why the others were not.
@@ -427,7 +417,7 @@ mod tests {
         fn has_sent(&self, messages: &[SharedMessage]) -> Option<Vec<bool>> {
             self.alive.lock().unwrap()[self.k].then(|| {
                 let archive = Archive::open(&self.root).unwrap();
-                messages.iter().map(|message| archive.has_sent(message).unwrap()).collect()
+                messages.iter().map(|message| archive.knows_sent(message).unwrap()).collect()
             })
         }
 

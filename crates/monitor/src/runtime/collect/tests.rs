@@ -445,7 +445,13 @@ fn a_host_over_its_quota_is_refused_counted_and_told_when_to_come_again() {
     let collector = {
         let folder = tempfile::tempdir().unwrap();
         let hosts = HOSTS.map(|(name, address)| (name.to_owned(), address.to_owned())).into_iter();
-        let rules = CollectRules { name: "rome".to_owned(), skew: Span::ZERO, quota, channels: Vec::new(), judges: BTreeMap::new() };
+        let rules = CollectRules {
+            name: "rome".to_owned(),
+            skew: Span::ZERO,
+            quota,
+            channels: Vec::new(),
+            judges: BTreeMap::new(),
+        };
         let root = collector.folder.path().join("a");
         let _keep = folder;
         ArchiveShelf::new(&root, hosts, rules).unwrap()
