@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A day of a mesh in an archive: what `monitor --plan` says of its size, and what it takes.
+"""A day of a mesh in an archive: its size according to `monitor --plan`, and as measured.
 
 benches/day.py JITLAT FILE.toml HOST LOGS FOLDER: LOGS is a folder with the logs of real tests (`jitlat archive export`) of the tests in the
 file that HOST starts. They are dated again, one test of each pair and test every period of the file, and added to an archive in FOLDER with one
@@ -79,7 +79,7 @@ print(f"an empty catalogue {empty / 1e3:.0f} kB; catalogue {catalogue / added / 
 
 share = added / sum(DAY / every[path[0]] for path in seen)
 planned = next(one for one in plan["hosts"] if one["name"] == host)["archive_bytes_a_day"]
-# What other hosts push to this one is not in this archive.
+# Tests that other hosts push to this one are not in this archive.
 planned -= sum(
     one["archive_bytes_a_day"] for one in plan["hosts"] if one["name"] != host and one["pushed_bytes_a_day"] > 0
 ) * (next(one for one in plan["hosts"] if one["name"] == host)["collected_a_day"] > 0)

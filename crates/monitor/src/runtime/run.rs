@@ -731,7 +731,7 @@ impl Monitor<'_> {
         }
         self.collect();
         self.log_news();
-        // What retention publishes or removes is whole at any time.
+        // Files that retention publishes or removes are whole at any time.
         if let Some(thread) = self.pruning.take() {
             thread.end();
         }

@@ -425,7 +425,8 @@ fn one_direction_that_is_silent_is_silent() {
     assert!(reason.contains(&format!("no result from {server} to {client}")), "{reason}");
 }
 
-/// Results that come late, over a slow link, are no silence while their host says that it has them; if they never come, it is one.
+/// Results that come late, over a slow link, do not count as missing while their host reports that it has them; if they never come,
+/// they do.
 #[test]
 fn results_that_wait_on_their_host_are_no_silence_at_once() {
     let mut mesh = Mesh::new(12, 4);

@@ -233,7 +233,7 @@ impl PushClient {
         read(&answer)
     }
 
-    /// Tells the collector which messages this host has sent.
+    /// Reports to the collector which messages this host has sent.
     ///
     /// # Errors
     /// [`PushFailure`].

@@ -30,7 +30,7 @@ pub trait JudgePeer: Send + Sync {
     /// Asks which messages it has sent; `None` if it cannot be reached.
     fn has_sent(&self, messages: &[SharedMessage]) -> Option<Vec<bool>>;
 
-    /// Tells it which messages were sent from here, so that it does not send them if this host fails. Nothing happens if it cannot be
+    /// Reports which messages were sent from here, so that it does not send them if this host fails. Nothing happens if it cannot be
     /// reached.
     fn tell(&self, messages: &[SharedMessage]);
 }
@@ -495,7 +495,7 @@ mod tests {
         judge(1, fired("d"), at(352).0);
         second.step(at(390));
         assert_eq!(sent.lock().unwrap().len(), 4, "{sent:?}");
-        // What comes later is another message.
+        // A later message is another one.
         judge(1, resolved("d"), at(395).0);
         second.step(at(430));
         assert_eq!(sent.lock().unwrap().len(), 5, "{sent:?}");
