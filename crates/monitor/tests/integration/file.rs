@@ -220,7 +220,7 @@ fn captures_are_read_planned_and_watched() {
         .zip(&without.hosts)
         .map(|(a, b)| a.archive_bytes_a_day - b.archive_bytes_a_day)
         .collect();
-    assert_eq!(more, [576.0 * 2000.0, 576.0 * 2000.0, 24.0 * 2000.0, 0.0, 0.0]);
+    assert_eq!(more, [576.0 * 1600.0, 576.0 * 1600.0, 24.0 * 1600.0, 0.0, 0.0]);
     // Silence is also detected for captures.
     let text = format!("{MESH}{CAPTURES}").replace("silent>2h", "silent>30min");
     let faults = read(&text, &Simple).unwrap_err();
