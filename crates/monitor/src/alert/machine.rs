@@ -462,7 +462,7 @@ impl AlertMachine {
                 reason.push_str("; nor from any other host");
             }
             None if is_backlog => {
-                reason.push_str("; its results wait on the host: they are not pushed fast enough")
+                reason.push_str("; its results wait on the host: they are not pushed fast enough");
             }
             None => {}
         }
