@@ -1,5 +1,5 @@
 use super::*;
-use jitlat_archive::{CollectedHost, Filter, TestId};
+use jitlat_archive::{CollectedHost, Filter, SharedMessage, TestId};
 use jitlat_net::wake::StopSignal;
 use jitlat_proto::push::answer::{LostSlot, SeenRoute};
 use jitlat_store::log::LogReader;
@@ -557,4 +557,27 @@ fn a_long_log_and_what_a_host_says_of_itself_arrive() {
     let hops = vec!["<b>".to_owned()];
     let offers = Offers { routes: vec![SeenRoute { hops, ..route }], ..Offers::default() };
     assert!(collector.connect("berlin").offers(&offers).is_err());
+}
+
+/// A host cannot suppress the messages of a rule by which it does not judge.
+#[test]
+fn only_a_judge_of_a_rule_reports_its_messages_as_sent() {
+    let collector = Collector::start();
+    let message = SharedMessage {
+        alert: "loss".to_owned(),
+        since_ns: 7,
+        resolved: false,
+        paths: vec![["voice", "oslo", "rome"].map(str::to_owned)],
+    };
+    let all = [message.clone()];
+    collector.connect("madrid").told(&all).unwrap();
+    assert_eq!(collector.connect("berlin").sent(&all).unwrap(), [false]);
+    collector
+        .connect("berlin")
+        .told(&[SharedMessage { alert: "other".to_owned(), ..message.clone() }])
+        .unwrap();
+    assert_eq!(collector.connect("berlin").sent(&all).unwrap(), [false]);
+    collector.connect("berlin").told(&all).unwrap();
+    assert_eq!(collector.connect("berlin").sent(&all).unwrap(), [true]);
+    assert!(collector.archive().was_told(&message).unwrap());
 }
