@@ -61,6 +61,7 @@ const PATHS: [&str; 15] = [
     "/metrics",
     "/push/v1/offers",
     "/push/v1/sent",
+    "/push/v1/told",
     "/push/v1/tests",
     "/push/v1/tests/1",
 ];
@@ -157,6 +158,10 @@ impl Shelf for Reader {
 
     fn sent(&self, _: &str, messages: &[SharedMessage]) -> Result<Vec<bool>, NotNow> {
         Ok(vec![false; messages.len()])
+    }
+
+    fn told(&self, _: &str, _: &[SharedMessage]) -> Result<(), NotNow> {
+        Ok(())
     }
 
     fn receive(&self, _: &str, mut body: &mut dyn BufRead, _: Option<&str>) -> PartAnswers {

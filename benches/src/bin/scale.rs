@@ -284,8 +284,10 @@ fn enter_again(db: &Connection, template: i64, id: i64, at: i64, stream: i64) ->
         db.prepare_cached("SELECT name FROM pragma_table_info('figures') WHERE name <> 'test'")?;
     let columns = columns.query_map([], |r| Ok(format!("\"{}\"", r.get::<_, String>(0)?)))?;
     let columns = columns.collect::<rusqlite::Result<Vec<_>>>()?.join(", ");
-    let copy =
-        format!("INSERT INTO figures(test, {columns}) SELECT ?2, {columns} FROM figures WHERE test = ?1");
+    let copy = format!(
+        "INSERT INTO figures(test, {columns}) SELECT (SELECT number FROM tests WHERE id = ?2), {columns} FROM figures \
+         WHERE test = (SELECT number FROM tests WHERE id = ?1)"
+    );
     db.prepare_cached(&copy)?.execute(params![template, id]).map(drop)
 }
 

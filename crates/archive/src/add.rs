@@ -5,7 +5,7 @@ use crate::checksum::{LogName, LogNames, sum_of_file};
 use crate::collected::CollectedOrigin;
 use crate::entry::{CatalogueEntry, LogOrigin};
 use crate::error::ArchiveError;
-use crate::model::StreamModel;
+use crate::model::{ModelPacker, StreamModel};
 use crate::packets::{Piece, PublishedFile, StoredFile};
 use crate::{Archive, PooledStream, TestId, alerts, rollup, sums, totals};
 use jitlat_core::Direction;
@@ -199,7 +199,7 @@ impl Archive {
 
     /// Returns the test with this number, even if it has since been removed.
     fn stored_as(&self, id: i64) -> Result<Option<StoredAs>, ArchiveError> {
-        let query = "SELECT hash, (SELECT value FROM tags WHERE test = id AND key = 'collected-from') FROM tests \
+        let query = "SELECT hash, (SELECT value FROM tags WHERE test = number AND key = 'collected-from') FROM tests \
                      WHERE id = ?1 UNION ALL SELECT hash, host FROM gone WHERE id = ?1";
         let take = |row: &rusqlite::Row<'_>| Ok(StoredAs { hash: row.get(0)?, pusher: row.get(1)? });
         let found = self.db.prepare_cached(query).and_then(|mut all| all.query_row([id], take).optional());
@@ -308,8 +308,8 @@ pub(crate) fn enter_all(all: &Transaction<'_>, entries: &[(&CatalogueEntry, i64)
         if let Some((first, _)) = tests.first() {
             first.packed.own.store(all, stream)?;
         }
-        let model = StreamModel::read(all, stream)?;
-        tests.iter().try_for_each(|(entry, file)| enter(all, (stream, &model), entry, *file))?;
+        let mut packer = StreamModel::read(all, stream)?.packer();
+        tests.iter().try_for_each(|(entry, file)| enter(all, (stream, &mut packer), entry, *file))?;
         let mut pool = Cow::Borrowed(&tests[0].0.pool);
         tests[1..].iter().for_each(|(entry, _)| pool.to_mut().merge(&entry.pool));
         rollup::add(all, stream, hour, &pool)?;
@@ -320,11 +320,11 @@ pub(crate) fn enter_all(all: &Transaction<'_>, entries: &[(&CatalogueEntry, i64)
 /// Adds a test to the catalogue, without updating roll-ups.
 fn enter(
     all: &Transaction<'_>,
-    (stream, model): (i64, &StreamModel),
+    (stream, packer): (i64, &mut ModelPacker),
     entry: &CatalogueEntry,
     file: i64,
 ) -> rusqlite::Result<()> {
-    let (session, rest) = model.pack(&entry.packed.own);
+    let (session, rest) = packer.pack(&entry.packed.own);
     let answer = entry.summary.answer.as_ref();
     let insert = "INSERT INTO tests(id, hash, stream, started_ns, name, source, added_ns, packets, log_bytes, file, row_group, \
                   first_row, severity, host, headline, rest, session, pool, entered) \
@@ -350,16 +350,17 @@ fn enter(
         entry.packed.pool,
         alerts::next_number(all)?,
     ])?;
+    let number = all.last_insert_rowid();
     let mut tags = all.prepare_cached("INSERT OR REPLACE INTO tags(test, key, value) VALUES (?, ?, ?)")?;
     for (key, value) in &entry.tags {
-        tags.execute(params![entry.id, key, value])?;
+        tags.execute(params![number, key, value])?;
     }
     let figures: Vec<Option<f64>> = selectors()
         .map(|s| s.of(&entry.summary).map(ExactNumber::as_f64).filter(|x| x.is_finite()))
         .collect();
     let values = figures.iter().map(|x| x.map_or(Value::Null, Value::Real));
     all.prepare_cached(&INSERT_FIGURES)?
-        .execute(params_from_iter([Value::Integer(entry.id)].into_iter().chain(values)))?;
+        .execute(params_from_iter([Value::Integer(number)].into_iter().chain(values)))?;
     if let Some(share) = selectors().position(|s| s.to_string() == "loss").and_then(|k| figures[k]) {
         totals::count_loss(all, stream, share)?;
     }

@@ -14,7 +14,7 @@ use crate::catalogue::{figure_columns, unsigned};
 use crate::error::ArchiveError;
 use crate::{Archive, TestId, silences};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Maximum number of resolved alerts that are retained.
@@ -218,24 +218,6 @@ pub struct AlertMessage {
     pub tries: u32,
 }
 
-/// A message about an alert, in a form that another judge of the same tests recognises.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SharedMessage {
-    /// Name of the rule.
-    pub alert: String,
-    /// Same as [`Alert::since_ns`].
-    pub since_ns: i64,
-    /// True for the message that the alert is resolved; false for the message that it fires.
-    pub resolved: bool,
-    /// Paths of the alert, at most [`MAX_SHARED_PATHS`]: test, sender and receiver.
-    pub paths: Vec<[String; 3]>,
-}
-
-/// Maximum number of paths of a [`SharedMessage`].
-pub const MAX_SHARED_PATHS: usize = 16;
-/// Maximum difference between the start times that two judges record for the same alert, in ns.
-const SHARED_SPREAD_NS: i64 = 900_000_000_000;
-
 /// Name of the counter of tests added to the archive.
 pub(crate) const ENTERED: &str = "entered";
 /// Name of the counter of tests that were judged.
@@ -332,44 +314,6 @@ impl Archive {
         run().map_err(self.sql("reading"))
     }
 
-    /// Returns a message in the form that another judge recognises.
-    ///
-    /// # Errors
-    /// [`ArchiveError`].
-    pub fn shared(&self, message: &AlertMessage) -> Result<SharedMessage, ArchiveError> {
-        let Alert { id, alert, since_ns, resolved_ns, .. } = &message.alert;
-        let paths = self.alert_paths(*id, MAX_SHARED_PATHS)?;
-        Ok(SharedMessage {
-            alert: alert.clone(),
-            since_ns: *since_ns,
-            resolved: resolved_ns.is_some(),
-            paths: paths.into_iter().map(|path| [path.test, path.src, path.dst]).collect(),
-        })
-    }
-
-    /// True if this archive has the alert of another judge's message, and has sent that message to all channels.
-    ///
-    /// # Errors
-    /// [`ArchiveError`].
-    pub fn has_sent(&self, message: &SharedMessage) -> Result<bool, ArchiveError> {
-        let query = "SELECT 1 FROM alerts a JOIN alert_paths p ON p.alert = a.id \
-                     WHERE a.alert = ?1 AND abs(a.since_ns - ?2) <= ?3 AND (NOT ?4 OR a.resolved_ns IS NOT NULL) \
-                     AND (p.test, p.src, p.dst) = (?5, ?6, ?7) AND NOT EXISTS \
-                     (SELECT 1 FROM alert_messages m WHERE m.alert = a.id AND m.resolved = ?4)";
-        let run = || {
-            let mut found = self.db.prepare_cached(query)?;
-            for [test, src, dst] in message.paths.iter().take(MAX_SHARED_PATHS) {
-                let SharedMessage { alert, since_ns, resolved, .. } = message;
-                let asked = params![alert, since_ns, SHARED_SPREAD_NS, resolved, test, src, dst];
-                if found.exists(asked)? {
-                    return Ok(true);
-                }
-            }
-            Ok(false)
-        };
-        run().map_err(self.sql("reading"))
-    }
-
     /// Records that the person `by` has seen an alert, with a note. Returns false if there is no such alert.
     ///
     /// # Errors
@@ -441,9 +385,14 @@ impl Archive {
         }
         let columns: Vec<String> = figure_columns(&self.db)?.into_iter().collect();
         let names: Vec<String> = columns.iter().map(|name| format!("\"{name}\"")).collect();
-        let query = format!("SELECT {} FROM figures WHERE test = ?", names.join(", "));
+        let query = format!(
+            "SELECT {} FROM figures WHERE test = (SELECT number FROM tests WHERE id = ?)",
+            names.join(", ")
+        );
         let mut figures = self.db.prepare_cached(&query)?;
-        let mut tags = self.db.prepare_cached("SELECT key, value FROM tags WHERE test = ?")?;
+        let mut tags = self.db.prepare_cached(
+            "SELECT key, value FROM tags WHERE test = (SELECT number FROM tests WHERE id = ?)",
+        )?;
         for entered in &mut list {
             let id = [entered.test.0];
             let pair = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?));

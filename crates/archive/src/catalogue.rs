@@ -21,7 +21,7 @@ pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_VALUE_BYTES: i32 = 1 << 28;
 
 /// Statements that migrate version k to version k + 1. Released statements never change.
-const STEPS: [&str; 9] = [
+const STEPS: [&str; 10] = [
     "
 CREATE TABLE files(
     id INTEGER PRIMARY KEY,
@@ -264,7 +264,82 @@ CREATE TABLE sums(
 ) WITHOUT ROWID;
 ALTER TABLE streams ADD COLUMN model BLOB;
 ",
+    // Tests, tags and figures are stored in the order in which tests were entered, not in that of their identifiers, which
+    // are random: pages are full, and a new test changes few of them. Figures follow in `number_figures`. Roll-ups are not part
+    // of an index, which stores most of a long value on pages of its own. Messages that other judges have sent.
+    "
+CREATE TABLE numbered_tests(
+    number INTEGER PRIMARY KEY,
+    id INTEGER NOT NULL UNIQUE,
+    hash TEXT NOT NULL,
+    stream INTEGER NOT NULL REFERENCES streams,
+    started_ns INTEGER NOT NULL,
+    name TEXT,
+    source TEXT NOT NULL,
+    added_ns INTEGER NOT NULL,
+    packets INTEGER NOT NULL,
+    log_bytes INTEGER NOT NULL,
+    file INTEGER REFERENCES files,
+    row_group INTEGER NOT NULL,
+    first_row INTEGER NOT NULL,
+    severity TEXT NOT NULL,
+    headline TEXT NOT NULL,
+    rest BLOB NOT NULL,
+    session BLOB NOT NULL,
+    pool BLOB NOT NULL,
+    entered INTEGER NOT NULL DEFAULT 0,
+    host TEXT
+);
+INSERT INTO numbered_tests(id, hash, stream, started_ns, name, source, added_ns, packets, log_bytes, file, row_group, first_row,
+    severity, headline, rest, session, pool, entered, host)
+    SELECT id, hash, stream, started_ns, name, source, added_ns, packets, log_bytes, file, row_group, first_row,
+    severity, headline, rest, session, pool, entered, host FROM tests ORDER BY entered, started_ns, id;
+CREATE TABLE numbered_tags(
+    test INTEGER NOT NULL REFERENCES tests ON DELETE CASCADE,
+    key TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY(test, key)
+) WITHOUT ROWID;
+INSERT INTO numbered_tags SELECT t.number, g.key, g.value FROM tags g JOIN numbered_tests t ON t.id = g.test ORDER BY 1, 2;
+DROP TABLE tags;
+DROP TABLE tests;
+ALTER TABLE numbered_tests RENAME TO tests;
+ALTER TABLE numbered_tags RENAME TO tags;
+CREATE INDEX tests_of_stream ON tests(stream, started_ns, id, severity);
+CREATE INDEX tests_by_time ON tests(started_ns);
+CREATE INDEX tests_of_file ON tests(file);
+CREATE INDEX tests_by_entry ON tests(entered) WHERE entered > 0;
+CREATE INDEX tags_collected ON tags(value, test) WHERE key = 'collected-from';
+CREATE TABLE filled_rollups(
+    stream INTEGER NOT NULL REFERENCES streams,
+    unit TEXT NOT NULL,
+    start_ns INTEGER NOT NULL,
+    tests INTEGER NOT NULL,
+    pool BLOB NOT NULL,
+    pooled INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY(stream, unit, start_ns)
+);
+INSERT INTO filled_rollups SELECT stream, unit, start_ns, tests, pool, pooled FROM rollups ORDER BY stream, unit, start_ns;
+DROP TABLE rollups;
+ALTER TABLE filled_rollups RENAME TO rollups;
+CREATE INDEX rollups_open ON rollups(stream, unit, start_ns) WHERE pooled = 0;
+CREATE TABLE told_elsewhere(
+    alert TEXT NOT NULL,
+    resolved INTEGER NOT NULL,
+    test TEXT NOT NULL,
+    src TEXT NOT NULL,
+    dst TEXT NOT NULL,
+    since_ns INTEGER NOT NULL,
+    told_ns INTEGER NOT NULL,
+    PRIMARY KEY(alert, resolved, test, src, dst)
+) WITHOUT ROWID;
+",
 ];
+
+/// Version from which on the figures of a test have its number instead of its identifier.
+const NUMBERED: usize = 10;
+/// Size of the pages of a new catalogue, in bytes: several tests, which take somewhat less than a kilobyte each, fill one well.
+const PAGE_BYTES: i64 = 8192;
 
 /// Latest version of the schema.
 pub const VERSION: i64 = STEPS.len() as i64;
@@ -317,6 +392,8 @@ pub(crate) fn open(archive: &Path, purpose: For) -> Result<Connection, ArchiveEr
     }
     sums::define(&db).map_err(failed)?;
     if purpose == For::Making {
+        // The size of the pages of an existing catalogue stays as it is.
+        db.pragma_update(None, "page_size", PAGE_BYTES).map_err(failed)?;
         db.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
     }
     if found < VERSION {
@@ -346,15 +423,45 @@ fn is_read_only(archive: &Path) -> bool {
 
 /// Applies the missing migrations in one transaction.
 fn migrate(db: &mut Connection) -> rusqlite::Result<()> {
+    // Otherwise a table could not be replaced by another one of the same name without removing the rows that refer to it.
+    // This has no effect within a transaction.
+    db.pragma_update(None, "foreign_keys", "OFF")?;
+    let migrated = migrate_all(db);
+    db.pragma_update(None, "foreign_keys", "ON")?;
+    migrated
+}
+
+fn migrate_all(db: &mut Connection) -> rusqlite::Result<()> {
     let all = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
     // Another process may have migrated the catalogue in the meantime.
     let found: i64 = all.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-    for step in STEPS.iter().skip(usize::try_from(found).unwrap_or(0)) {
+    for (version, step) in (1..).zip(STEPS).skip(usize::try_from(found).unwrap_or(0)) {
         all.execute_batch(step)?;
+        if version == NUMBERED {
+            number_figures(&all)?;
+        }
     }
     all.pragma_update(None, "user_version", VERSION)?;
     sums::store_all(&all)?;
     all.commit()
+}
+
+/// Replaces the identifiers of tests in the table of figures, whose columns differ between archives, by their numbers.
+fn number_figures(db: &Connection) -> rusqlite::Result<()> {
+    let mut columns =
+        db.prepare("SELECT name FROM pragma_table_info('figures') WHERE name <> 'test' ORDER BY cid")?;
+    let columns =
+        columns.query_map([], |row| row.get::<_, String>(0))?.collect::<rusqlite::Result<Vec<_>>>()?;
+    let columns: Vec<String> = columns.into_iter().map(|name| name.replace('"', "\"\"")).collect();
+    let list = |form: fn(&String) -> String| columns.iter().map(form).collect::<String>();
+    db.execute_batch(&format!(
+        "CREATE TABLE numbered_figures(test INTEGER PRIMARY KEY REFERENCES tests ON DELETE CASCADE{});
+         INSERT INTO numbered_figures(test{names}) SELECT t.number{names} FROM figures f JOIN tests t ON t.id = f.test ORDER BY 1;
+         DROP TABLE figures;
+         ALTER TABLE numbered_figures RENAME TO figures;",
+        list(|name| format!(", \"{name}\" REAL")),
+        names = list(|name| format!(", \"{name}\"")),
+    ))
 }
 
 /// Adds columns for new figures.

@@ -163,7 +163,7 @@ impl Archive {
     pub fn collected_bytes(&self, host: &str, since_ns: i64) -> Result<(u64, u64), ArchiveError> {
         let query = "SELECT coalesce(sum(CASE WHEN t.file IS NULL THEN 0 ELSE t.log_bytes END), 0), \
                      coalesce(sum(CASE WHEN t.added_ns >= ? THEN t.log_bytes ELSE 0 END), 0) \
-                     FROM tags g JOIN tests t ON t.id = g.test WHERE g.key = 'collected-from' AND g.value = ?";
+                     FROM tags g JOIN tests t ON t.number = g.test WHERE g.key = 'collected-from' AND g.value = ?";
         let read = |row: &Row<'_>| Ok((unsigned(row, 0)?, unsigned(row, 1)?));
         let found =
             self.db.prepare_cached(query).and_then(|mut all| all.query_row(params![since_ns, host], read));

@@ -161,12 +161,14 @@ impl Filter {
             }
         }
         for (key, value) in &self.tags {
-            all.push("EXISTS (SELECT 1 FROM tags WHERE test = t.id AND key = ? AND value = ?)".to_owned());
+            all.push(
+                "EXISTS (SELECT 1 FROM tags WHERE test = t.number AND key = ? AND value = ?)".to_owned(),
+            );
             values.extend([Value::Text(key.clone()), Value::Text(value.clone())]);
         }
         for (name, value) in &self.labels {
             let has = "EXISTS (SELECT 1 FROM tags g JOIN host_labels l ON l.host = g.value \
-                       WHERE g.test = t.id AND g.key IN ('client', 'server') AND l.name = ? AND l.value = ?)";
+                       WHERE g.test = t.number AND g.key IN ('client', 'server') AND l.name = ? AND l.value = ?)";
             all.push(has.to_owned());
             values.extend([Value::Text(name.clone()), Value::Text(value.clone())]);
         }
@@ -219,11 +221,13 @@ impl Archive {
             .map(|key| if there.contains(&key) { format!(", f.\"{key}\"") } else { ", NULL".to_owned() })
             .collect();
         let query = format!(
-            "SELECT {LISTED}{columns} FROM {TABLES} JOIN figures f ON f.test = t.id WHERE {condition} \
+            "SELECT {LISTED}{columns} FROM {TABLES} JOIN figures f ON f.test = t.number WHERE {condition} \
              ORDER BY t.started_ns, t.id"
         );
         let run = || {
-            let mut tags = self.db.prepare_cached("SELECT key, value FROM tags WHERE test = ?")?;
+            let mut tags = self.db.prepare_cached(
+                "SELECT key, value FROM tags WHERE test = (SELECT number FROM tests WHERE id = ?)",
+            )?;
             let mut tests = self.db.prepare(&query)?;
             let take = |row: &SqlRow<'_>| {
                 let mut listed = listed(row)?;
@@ -248,7 +252,7 @@ impl Archive {
         let (mut condition, mut values) = only.condition(self)?;
         // All tests of a stream are between the same hosts.
         for (name, value) in &filter.labels {
-            condition += " AND EXISTS (SELECT 1 FROM tests t JOIN tags g ON g.test = t.id JOIN host_labels l ON l.host = g.value \
+            condition += " AND EXISTS (SELECT 1 FROM tests t JOIN tags g ON g.test = t.number JOIN host_labels l ON l.host = g.value \
                           WHERE t.stream = s.id AND g.key IN ('client', 'server') AND l.name = ? AND l.value = ?)";
             values.extend([Value::Text(name.clone()), Value::Text(value.clone())]);
         }

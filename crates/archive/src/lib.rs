@@ -69,12 +69,12 @@ mod slots;
 mod sums;
 mod text;
 mod tidy;
+mod told;
 mod totals;
 
 pub use add::AddOutcome;
 pub use alerts::{
-    Alert, AlertAbout, AlertMessage, AlertPath, AlertUpdate, Entered, Fired, MAX_SHARED_PATHS, Note,
-    SharedMessage, StoredChanges,
+    Alert, AlertAbout, AlertMessage, AlertPath, AlertUpdate, Entered, Fired, Note, StoredChanges,
 };
 pub use batch::{MAX_PREPARED_BYTES, PreparedTest};
 pub use catalogue::{CATALOGUE, VERSION};
@@ -103,6 +103,7 @@ pub use show::GroupKey;
 pub use silences::Silence;
 pub use slots::SlotFilter;
 pub use tidy::{Compacted, Pruned, Retention};
+pub use told::{MAX_SHARED_PATHS, SharedMessage};
 pub use totals::{ArchiveTotals, NO_LOSS, StreamTotal, share_bucket};
 
 /// Compiles the example of the README.

@@ -192,7 +192,7 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`].
     pub fn regular_distance(&self, stream: i64) -> Result<Option<i64>, ArchiveError> {
-        let query = "SELECT started_ns FROM tests t WHERE stream = ? AND NOT EXISTS (SELECT 1 FROM tags WHERE test = t.id AND key = 'asked') \
+        let query = "SELECT started_ns FROM tests t WHERE stream = ? AND NOT EXISTS (SELECT 1 FROM tags WHERE test = t.number AND key = 'asked') \
                      ORDER BY started_ns DESC LIMIT ?";
         self.distance(query, stream).map_err(self.sql("reading"))
     }

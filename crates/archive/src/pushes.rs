@@ -22,7 +22,7 @@ pub const MAX_UNSETTLED: usize = 256;
 
 /// SQL condition: `t` is a test that was measured by this host, and its packets are still stored.
 const WAITS: &str =
-    "t.file IS NOT NULL AND NOT EXISTS (SELECT 1 FROM tags WHERE test = t.id AND key = 'collected-from')";
+    "t.file IS NOT NULL AND NOT EXISTS (SELECT 1 FROM tags WHERE test = t.number AND key = 'collected-from')";
 
 /// Counts of the tests pushed to a collector.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -602,7 +602,7 @@ impl Archive {
             let (value, sent) = (column(figure.key), column("sent"));
             let query = format!(
                 "SELECT t.id, t.started_ns, {sent}, {value}, CASE WHEN {sent} IS NULL OR {value} IS NULL THEN t.pool END \
-                 FROM tests t JOIN figures f ON f.test = t.id \
+                 FROM tests t JOIN figures f ON f.test = t.number \
                  WHERE t.stream = ? AND t.started_ns >= ? AND t.started_ns < ? ORDER BY t.started_ns, t.id"
             );
             let mut tests = self.db.prepare_cached(&query)?;

@@ -2,7 +2,7 @@
 
 use crate::catalogue::unsigned;
 use crate::error::ArchiveError;
-use crate::model::StreamModel;
+use crate::model::{StreamModel, session_of};
 use crate::packets::{Piece, StoredFile, StoredTest, TestRows};
 use crate::parts::TestHeader;
 use crate::text::{self, OtherLines};
@@ -199,7 +199,9 @@ impl Archive {
         let query = "SELECT hash, source FROM tests WHERE id = ?";
         let known = self.db.query_row(query, [id.0], |row| Ok((row.get(0)?, row.get(1)?)));
         let (hash, source) = known.map_err(self.sql("reading"))?;
-        let mut tags = self.db.prepare_cached("SELECT key, value FROM tags WHERE test = ? ORDER BY key");
+        let mut tags = self.db.prepare_cached(
+            "SELECT key, value FROM tags WHERE test = (SELECT number FROM tests WHERE id = ?) ORDER BY key",
+        );
         let tags = tags.as_mut().map_err(|e| ArchiveError::Impossible(e.to_string()))?;
         let found = tags.query_map([id.0], |row| Ok((row.get(0)?, row.get(1)?))).and_then(Iterator::collect);
         let tags: Vec<(String, String)> = found.map_err(self.sql("reading"))?;
@@ -222,6 +224,10 @@ impl Archive {
     pub fn session(&self, id: TestId) -> Result<Session, ArchiveError> {
         let query = "SELECT t.session, s.model FROM tests t JOIN streams s ON s.id = t.stream WHERE t.id = ?";
         let (bytes, model) = self.with_model(query, id)?;
+        if bytes.is_empty() {
+            let none = || ArchiveError::Impossible(format!("the session of test {id} cannot be read"));
+            return session_of(&self.rest(id)?).ok_or_else(none);
+        }
         StreamModel::session(&bytes, &model, &format!("the session of test {id}"))
     }
 

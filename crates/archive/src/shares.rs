@@ -27,7 +27,7 @@ struct Portion {
 fn portions(db: &Connection) -> rusqlite::Result<Vec<Portion>> {
     let query = format!(
         "SELECT t.file, g.value, sum(max(t.packets, 1)), max({DATED}), f.bytes FROM tests t JOIN files f ON f.id = t.file \
-         LEFT JOIN tags g ON g.test = t.id AND g.key = 'collected-from' GROUP BY t.file, g.value"
+         LEFT JOIN tags g ON g.test = t.number AND g.key = 'collected-from' GROUP BY t.file, g.value"
     );
     let mut all = db.prepare(&query)?;
     let mut rows_of: BTreeMap<i64, f64> = BTreeMap::new();
@@ -105,7 +105,7 @@ impl Archive {
                 gone.iter().filter(|portion| portion.pusher.is_none()).map(|portion| portion.file).collect();
             done.waited = pushes::count_dropped(all, &own.into_iter().collect::<Vec<_>>())?;
             let remove = "UPDATE tests SET file = NULL WHERE file = ?1 AND \
-                          (SELECT value FROM tags WHERE test = id AND key = 'collected-from') IS ?2";
+                          (SELECT value FROM tags WHERE test = number AND key = 'collected-from') IS ?2";
             let mut remove = all.prepare(remove)?;
             for portion in &gone {
                 done.packets_of += remove.execute(params![portion.file, portion.pusher])? as u64;

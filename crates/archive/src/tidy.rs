@@ -24,7 +24,7 @@ pub(crate) const MIN_SHARED_ROWS: usize = 1 << 18;
 /// Maximum number of files that are merged while other writers wait; this takes a second or less.
 const MAX_FILES_PER_LOCK: usize = 512;
 /// Minimum number of unused pages for which the catalogue is rewritten without them.
-const MIN_FREE_PAGES: u64 = 64;
+const MIN_FREE_PAGES: u64 = 32;
 /// Maximum number of tests in a file. It is limited because the headers of all tests are read to read one test.
 const MAX_TESTS_PER_FILE: usize = 20_000;
 
@@ -287,7 +287,7 @@ impl Archive {
             let take = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
             let (hash, source) = self.db.query_row(query, [id.0], take)?;
             let mut tags =
-                self.db.prepare_cached("SELECT key, value FROM tags WHERE test = ? ORDER BY key")?;
+                self.db.prepare_cached("SELECT key, value FROM tags WHERE test = (SELECT number FROM tests WHERE id = ?) ORDER BY key")?;
             let tags = tags
                 .query_map([id.0], |row| Ok((row.get(0)?, row.get(1)?)))?
                 .collect::<rusqlite::Result<_>>()?;
@@ -353,9 +353,10 @@ impl Archive {
                         }
                     };
                     let gone = "INSERT OR IGNORE INTO gone(id, hash, host) \
-                                VALUES (?1, ?2, (SELECT value FROM tags WHERE test = ?1 AND key = 'collected-from'))";
+                                VALUES (?1, ?2, (SELECT value FROM tags WHERE test = (SELECT number FROM tests WHERE id = ?1) AND key = 'collected-from'))";
                     all.execute(gone, params![id, hash])?;
-                    all.execute("DELETE FROM figures WHERE test = ?", [id])?;
+                    let figures = "DELETE FROM figures WHERE test = (SELECT number FROM tests WHERE id = ?)";
+                    all.execute(figures, [id])?;
                     all.execute("DELETE FROM tests WHERE id = ?", [id])?;
                     done.tests += 1;
                 }

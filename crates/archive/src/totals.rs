@@ -119,7 +119,7 @@ impl Archive {
         let mut losses =
             self.db.prepare_cached("SELECT bucket, tests, lost_share FROM losses WHERE stream = ?")?;
         let has_clock = crate::catalogue::figure_columns(&self.db)?.contains("clock-bound");
-        let newest = "SELECT f.\"clock-error\", f.\"clock-bound\" FROM tests t JOIN figures f ON f.test = t.id \
+        let newest = "SELECT f.\"clock-error\", f.\"clock-bound\" FROM tests t JOIN figures f ON f.test = t.number \
                       WHERE t.stream = ? ORDER BY t.started_ns DESC, t.id DESC LIMIT 1";
         for total in &mut list {
             let loss = |row: &Row<'_>| Ok((row.get(0)?, (crate::catalogue::unsigned(row, 1)?, row.get(2)?)));

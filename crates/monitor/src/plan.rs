@@ -10,9 +10,11 @@ use serde::Serialize;
 const BYTES_OF_PACKET: f64 = 9.5;
 /// Bytes per captured packet, which has fewer columns: docs/guide/cluster.md measured 4.0 to 5.3 bytes, rounded up.
 const BYTES_OF_CAPTURED_PACKET: f64 = 6.0;
-/// Bytes per test and direction in an archive, except those that depend on the number of packets, at 12 tests per hour;
-/// with fewer tests per hour, the share of each in the figures of the hour is larger.
-const BYTES_OF_TEST: f64 = 2_000.0;
+/// Bytes per test of round trips in an archive, except those that depend on the number of packets, at 12 tests per hour
+/// (`benches/day.py`); with fewer tests per hour, the share of each in the figures of the hour is larger.
+const BYTES_OF_TEST: f64 = 1_600.0;
+/// The same per one-way test and direction: the header of its log has 16 probes of the clocks, in the catalogue and in the packet file.
+const BYTES_OF_ONE_WAY_TEST: f64 = 2_850.0;
 /// Bytes per packet of a test's distributions in the catalogue.
 const BYTES_OF_POOLED_PACKET: f64 = 3.0;
 /// Number of packets above which the distributions hardly grow.
@@ -206,7 +208,9 @@ impl HostPlan {
         let results = if recorded > there.packets.max(back.packets) { 2.0 } else { 1.0 };
         let packets = recorded as f64;
         let pooled = (packets / results).min(MAX_POOLED_PACKETS) * results;
-        let bytes = results * BYTES_OF_TEST + BYTES_OF_POOLED_PACKET * pooled + BYTES_OF_PACKET * packets;
+        let is_round_trip = results < 2.0 && there.packets > 0 && back.packets > 0;
+        let own = if is_round_trip { BYTES_OF_TEST } else { BYTES_OF_ONE_WAY_TEST };
+        let bytes = results * own + BYTES_OF_POOLED_PACKET * pooled + BYTES_OF_PACKET * packets;
         self.archive_bytes_a_day += part.started as f64 * times * bytes;
         self.load += (first + second) * test.traffic.duration.0 as f64 / DAY as f64;
     }

@@ -80,8 +80,9 @@ pub fn path(folder: &Path, now: i64, tests: i64) -> Result<()> {
         let times = numbers(tests / SAMPLE - 1);
         let id = [("id", "(r.id / 2) + k.n"), ("entered", "0")];
         let started = format!("r.started_ns - k.n * {}", SAMPLE * EVERY);
-        copy(db, "tests", &times, &[id[0], id[1], ("started_ns", &started)])?;
-        copy(db, "figures", &times, &[("test", "(r.test / 2) + k.n")])?;
+        let [number, test] = ["number", "test"].map(|name| format!("r.{name} + k.n * {SAMPLE}"));
+        copy(db, "tests", &times, &[id[0], id[1], ("number", &number), ("started_ns", &started)])?;
+        copy(db, "figures", &times, &[("test", &test)])?;
         Ok(db.execute_batch("DELETE FROM rollups")?)
     })
 }
@@ -205,7 +206,7 @@ fn main() -> Result<()> {
         )?;
         let others = "streams s ON s.id > 2 AND r.stream = CASE WHEN s.id % 50 = 0 THEN 2 ELSE 1 END";
         let id = "(r.id / 4) + s.id * 16";
-        copy(db, "tests", others, &[("id", id), ("stream", "s.id"), ("entered", "0")])?;
+        copy(db, "tests", others, &[("number", "NULL"), ("id", id), ("stream", "s.id"), ("entered", "0")])?;
         Ok(db.execute_batch("DELETE FROM rollups")?)
     })?;
     // The first query for a period stores its figures; do this for all periods at once.

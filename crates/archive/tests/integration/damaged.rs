@@ -148,7 +148,7 @@ fn copy_of_version(version: i64, to: &Path) {
 /// results as a new archive of these logs, and accepts more tests.
 #[test]
 fn an_archive_of_every_older_version_is_migrated() {
-    let logs = [1, 5, 2, 1, 1, 1, 1, 1];
+    let logs = [1, 5, 2, 1, 1, 1, 1, 1, 1];
     assert_eq!(logs.len() as i64, VERSION - 1, "there is an archive of each older version");
     for (version, logs) in (1..).zip(logs) {
         let folder = tempfile::tempdir().unwrap();

@@ -284,7 +284,8 @@ fn the_catalogue_shrinks_after_pruning() {
     let archive = Archive::open_to_write(&root).unwrap();
     let done = archive.prune(Retention::Tests { days: 1 }, WallTime(NEW_YEAR + 20 * DAY)).unwrap();
     assert_eq!(done.tests, 300);
-    assert!(length() < before / 2, "{before} {}", length());
+    // An empty catalogue has a page for each table.
+    assert!(length() < before / 5 * 3, "{before} {}", length());
     assert!(done.catalogue_bytes >= before - length());
     assert_eq!(archive.check(true).unwrap().damaged, []);
 }

@@ -102,7 +102,7 @@ pub struct WatchArgs {
 /// Watches the hosts until a signal requests to stop.
 pub fn run(args: &WatchArgs) -> Result<ExitStatus> {
     args.protocol.check()?;
-    check_hosts(&args.hosts)?;
+    check_hosts(&args.hosts, &args.protocol)?;
     let archive = args.archive.clone().map_or_else(default_archive, Ok)?;
     let place = page(args.listen)?;
     let page = place.local_addr().context("--listen")?;
@@ -177,8 +177,8 @@ fn count(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-/// Returns the reason why one of `hosts` cannot be a host.
-fn check_hosts(hosts: &[String]) -> Result<()> {
+/// Returns the reason why one of `hosts` cannot be a host of this protocol.
+fn check_hosts(hosts: &[String], protocol: &ProtocolArgs) -> Result<()> {
     for (k, host) in hosts.iter().enumerate() {
         if host.ends_with(".toml") && Path::new(host).is_file() {
             bail!(
@@ -188,7 +188,8 @@ fn check_hosts(hosts: &[String]) -> Result<()> {
         if host.contains(',') {
             bail!("{host} is not the name of a host: separate several hosts by spaces");
         }
-        host.parse::<FarHost>()?;
+        let FarHost { port, .. } = host.parse()?;
+        protocol.client(port).with_context(|| host.clone())?;
         if hosts[..k].contains(host) {
             bail!("{host} is given twice: leave one out");
         }
@@ -313,11 +314,18 @@ mod tests {
         for (host, remedy) in [
             ("192.0.2.0/24", "of one host"),
             ("http://example.org/", "write the host alone"),
+            ("a:80", "icmp has no ports"),
             ("a,b", "separate several hosts by spaces"),
         ] {
-            let refused = check_hosts(&[host.to_owned()]).unwrap_err().to_string();
-            assert!(refused.contains(remedy), "{refused}");
+            let refused = check_hosts(&[host.to_owned()], &args(host).protocol).unwrap_err();
+            assert!(format!("{refused:#}").contains(remedy), "{refused:#}");
         }
-        assert!(check_hosts(&["a".to_owned(), "a".to_owned()]).is_err());
+        let check = |line: &str| check_hosts(&args(line).hosts, &args(line).protocol);
+        assert!(check("a a").is_err());
+        let refused = check("a 192.0.2.1:53 --proto icmp").unwrap_err();
+        assert!(
+            format!("{refused:#}").starts_with("192.0.2.1:53: icmp has no ports: write the host without :53")
+        );
+        check("a b:862 [2001:db8::1]:862 --proto stamp").unwrap();
     }
 }

@@ -4,13 +4,14 @@
 //! * [`condition`] – thresholds as in `--fail-if`, `changed` and `worse` than before, and missing results
 //! * [`machine`] – states of all rules on all paths, updated by results, by reports of lost slots, and by time
 //! * [`incident`] – paths with the same cause as one alert: [`place`] finds what they have in common, [`last_seen`] the
-//!   cause of missing results
+//!   cause of missing results; `expected` has the paths that should have results
 //!
 //! Each rule has a state on each path: the grades of its last tests, and whether it fires. States are text, which a
 //! program stores in one transaction with the number of the last judged result and all resulting notifications. Even
 //! if the program is killed at any moment, each result is judged once, and each change of an alert is notified once.
 
 pub mod condition;
+mod expected;
 pub mod incident;
 pub mod last_seen;
 pub mod machine;

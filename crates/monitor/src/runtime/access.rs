@@ -152,6 +152,7 @@ pub fn collector(
         skew: rules.skew,
         quota,
         channels: model.alerts.channels.iter().map(|channel| channel.name.clone()).collect(),
+        judges: model.alerts.rules.iter().map(|rule| (rule.name.clone(), rule.at.clone())).collect(),
     };
     let all = model.hosts.iter().map(|host| (host.name.clone(), host.address.clone()));
     Ok(Some(PushSettings {

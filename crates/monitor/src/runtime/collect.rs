@@ -60,6 +60,8 @@ pub struct CollectRules {
     pub quota: PushQuota,
     /// Names of the channels that are notified of hosts over their quota.
     pub channels: Vec<String>,
+    /// Names of the hosts that judge by each alert rule, by name of the rule.
+    pub judges: BTreeMap<String, Vec<String>>,
 }
 
 /// Test that waits to be added to the archive, with its position in the body.
@@ -685,9 +687,23 @@ impl Shelf for ArchiveShelf {
     fn sent(&self, _: &str, messages: &[SharedMessage]) -> Result<Vec<bool>, NotNow> {
         let run = || {
             let archive = Archive::open(&self.shared.root)?;
-            messages.iter().map(|message| archive.has_sent(message)).collect::<Result<Vec<bool>, _>>()
+            messages.iter().map(|message| archive.knows_sent(message)).collect::<Result<Vec<bool>, _>>()
         };
         run().map_err(|e| self.shared.fails(&e))
+    }
+
+    fn told(&self, host: &str, messages: &[SharedMessage]) -> Result<(), NotNow> {
+        // A host that does not judge by a rule must not be able to suppress its messages.
+        let judges = |message: &&SharedMessage| {
+            self.shared
+                .rules
+                .judges
+                .get(&message.alert)
+                .is_some_and(|judges| judges.iter().any(|at| at == host))
+        };
+        let told: Vec<SharedMessage> = messages.iter().filter(judges).cloned().collect();
+        let record = || Archive::open_to_write(&self.shared.root)?.record_told(&told, clock::wall().0);
+        record().map_err(|e| self.shared.fails(&e))
     }
 
     fn receive(&self, host: &str, mut body: &mut dyn BufRead, only: Option<&str>) -> PartAnswers {

@@ -11,7 +11,7 @@
 //! `access` has keys and the server, `page` the web page, `own` finds this host in the file; `captures` follows
 //! interfaces; `push` sends tests to collectors, `collect` takes those of other hosts, `ends` decides whose they are; `alerts` judges results
 //! and notifies people; `board` has what is pushed to collectors in addition to results; `confine` gives up privileges;
-//! `routes` examines routes; `watch` waits for writes to the archive.
+//! `routes` examines routes; `watch` waits for writes to the archive; `ending` limits the wait for threads at the end.
 //!
 //! Only this module touches sockets, threads, clocks and the archive. The rest of the crate does not import it, and compiles without the
 //! feature `runtime`.
@@ -24,6 +24,7 @@ mod captures;
 mod collect;
 mod confine;
 mod demand;
+mod ending;
 mod ends;
 mod equipment;
 mod error;

@@ -1,7 +1,7 @@
 //! Pushes this host's tests to collectors over HTTPS: one thread per collector, in parallel to the tests.
 
 use super::access;
-use super::alerts::Peer;
+use super::alerts::{JudgePeer, Peer};
 use super::board::NewsBoard;
 use super::watch::ArchiveWatch;
 use crate::Model;
@@ -21,7 +21,8 @@ use jitlat_web::{Identity, PushClient, PushCredential, PushFailure, PushTarget, 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use tracing::{error, info, warn};
 
@@ -37,6 +38,8 @@ const BODY_TESTS: usize = 64;
 pub struct RunningPushes {
     stop: StopSignal,
     threads: Vec<JoinHandle<()>>,
+    /// Requests for an attempt without a further pause, one per thread, and what wakes the thread.
+    requests: Vec<(Arc<AtomicBool>, Waker)>,
 }
 
 /// Collector to which a host pushes its tests.
@@ -130,12 +133,47 @@ pub fn judges(model: &Model, host: &str, folder: &Path, stop: &StopSignal) -> Ve
     let key = access::own_key(model, index, folder).ok().flatten();
     let Ok(targets) = targets(model, index, folder) else { return Vec::new() };
     let peer = |target: Target| -> Option<Peer> {
-        let (own, stop) = (OwnProof::of(&target, host, key.as_ref())?, stop.clone());
-        Some(Arc::new(move |messages: &[SharedMessage]| {
-            own.connect(&target, &stop).ok()?.sent(messages).ok()
-        }))
+        let own = OwnProof::of(&target, host, key.as_ref())?;
+        Some(Arc::new(CollectingJudge { target, own, stop: stop.clone(), open: Mutex::default() }))
     };
     targets.into_iter().filter(|target| judges(&target.name)).filter_map(peer).collect()
+}
+
+/// Another judge, which is a collector.
+struct CollectingJudge {
+    target: Target,
+    own: OwnProof,
+    stop: StopSignal,
+    /// Connection of the last question, on which the answer can be given at once.
+    open: Mutex<Option<PushClient>>,
+}
+
+impl CollectingJudge {
+    fn open(&self) -> MutexGuard<'_, Option<PushClient>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn connect(&self) -> Option<PushClient> {
+        self.own.connect(&self.target, &self.stop).ok()
+    }
+}
+
+impl JudgePeer for CollectingJudge {
+    fn has_sent(&self, messages: &[SharedMessage]) -> Option<Vec<bool>> {
+        let mut client = self.connect()?;
+        let answer = client.sent(messages).ok()?;
+        *self.open() = Some(client);
+        Some(answer)
+    }
+
+    fn tell(&self, messages: &[SharedMessage]) {
+        let open = self.open().take();
+        let is_told = open.is_some_and(|mut client| client.told(messages).is_ok());
+        if !is_told && let Some(mut client) = self.connect() {
+            // If it cannot be reached now, it asks before it sends the same.
+            let _ = client.told(messages);
+        }
+    }
 }
 
 impl RunningPushes {
@@ -150,7 +188,7 @@ impl RunningPushes {
     ) -> Result<RunningPushes> {
         let targets = targets(model, host, folder)?;
         let stop = StopSignal::new()?;
-        let mut threads = Vec::new();
+        let (mut threads, mut requests) = (Vec::new(), Vec::new());
         news.forget_wakers();
         if let Some(root) = root {
             let archive = Archive::make(root)?;
@@ -166,9 +204,12 @@ impl RunningPushes {
                     model.hosts[host].name.bytes().fold(7, |sum: u64, b| sum.rotate_left(9) ^ u64::from(b));
                 let waker = Waker::new()?;
                 news.wake(waker.clone());
+                let at_once = Arc::new(AtomicBool::new(false));
+                requests.push((at_once.clone(), waker.clone()));
                 let mut pusher = Pusher {
                     news: news.clone(),
                     waker,
+                    at_once,
                     last_sent: 0,
                     counts: (0, 0),
                     root: root.to_owned(),
@@ -188,7 +229,15 @@ impl RunningPushes {
                 threads.push(std::thread::Builder::new().name("push".to_owned()).spawn(run)?);
             }
         }
-        Ok(RunningPushes { stop, threads })
+        Ok(RunningPushes { stop, threads, requests })
+    }
+
+    /// Ends the pauses after failures, because a far host was reached again: the collectors can probably be reached, too.
+    pub fn try_at_once(&self) {
+        for (at_once, waker) in &self.requests {
+            at_once.store(true, Ordering::SeqCst);
+            waker.wake();
+        }
     }
 }
 
@@ -208,6 +257,8 @@ struct Pusher {
     news: NewsBoard,
     /// Wakes this thread when there is news.
     waker: Waker,
+    /// Requests the next attempt without a further pause.
+    at_once: Arc<AtomicBool>,
     /// Number of the newest entry of `news` that the collector has.
     last_sent: u64,
     /// Numbers of waiting and of dropped tests, as last sent to the collector.
@@ -248,6 +299,9 @@ impl Pusher {
     fn run(&mut self) {
         let mut watch = ArchiveWatch::new(&self.root, &self.stop);
         while !self.stop.is_requested() {
+            if self.at_once.swap(false, Ordering::SeqCst) {
+                self.retry.succeeded();
+            }
             let went = self.step();
             if let Err(e) = &went
                 && !self.failing

@@ -2,6 +2,7 @@
 //! at any time: its thread yields to tests.
 
 use super::board::NewsBoard;
+use super::ending::EndingThread;
 use crate::Model;
 use crate::model::MonitoredRoute;
 use crate::runtime::error::{Context, Result};
@@ -17,8 +18,7 @@ use jitlat_net::wake::{self, StopSignal};
 use jitlat_net::{clock, pace};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::thread::JoinHandle;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 use twox_hash::XxHash3_64;
 
 /// Longest wait before the clock is read again, because it may be set.
@@ -28,7 +28,7 @@ const MAX_WAIT: Span = Span::seconds(60);
 pub struct RunningRoutes {
     stop: StopSignal,
     test: Stop,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<EndingThread>,
 }
 
 /// A route of this host.
@@ -65,7 +65,7 @@ impl RunningRoutes {
             pace::yield_to_others();
             worker.run();
         };
-        let thread = std::thread::Builder::new().name("routes".to_owned()).spawn(run);
+        let thread = EndingThread::spawn("routes", run);
         running.thread = Some(thread.context("starting the thread that examines routes")?);
         Ok(running)
     }
@@ -80,8 +80,8 @@ impl RunningRoutes {
 impl Drop for RunningRoutes {
     fn drop(&mut self) {
         self.request_end();
-        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
-            error!("the thread that examines routes failed (a bug in jitlat)");
+        if let Some(thread) = self.thread.take() {
+            thread.end();
         }
     }
 }

@@ -6,6 +6,7 @@ use super::board::NewsBoard;
 use super::captures::{self, RunningCaptures};
 use super::confine::MonitorConfinement;
 use super::demand::{QueuedRun, RunQueue, refused};
+use super::ending::EndingThread;
 use super::job::{Task, options_of_server};
 use super::on_demand::TestPlacement;
 use super::page::{OwnState, RunningPage, WebSite};
@@ -49,7 +50,7 @@ const DROP_NOTICE_INTERVAL: Span = Span::seconds(86_400);
 /// Time between two requests to give up that are sent to a test that does not end.
 const END_TIMEOUT: Span = Span::seconds(10);
 /// Times that tests have at the end of the monitor: for the far hosts' results, and until they are abandoned.
-const LAST_TIMEOUTS: (Span, Span) = (Span::millis(1500), Span::millis(3000));
+const LAST_TIMEOUTS: (Span, Span) = (Span::millis(1500), Span::millis(2200));
 
 type MeasureResult = Result<(), (SlotFailure, String)>;
 
@@ -147,7 +148,7 @@ struct Monitor<'a> {
     /// Wakes the monitor when a test has ended, or is demanded on the page.
     waker: Waker,
     ended: Arc<Mutex<Vec<u64>>>,
-    pruning: Option<JoinHandle<()>>,
+    pruning: Option<EndingThread>,
     /// Time of the last warning about results removed before they were pushed.
     drops_logged: Arc<Mutex<Option<SteadyTime>>>,
 }
@@ -538,6 +539,7 @@ impl Monitor<'_> {
                 Notice::Recovered { far, since, lost } => {
                     let long = text_of(((clock::wall() - since).0 / 1_000_000_000).max(0) * 1_000_000_000);
                     info!("{far}: tests succeed again after {long}; {lost} lost");
+                    self.pushes.iter().for_each(RunningPushes::try_at_once);
                 }
                 Notice::NotStored(why) => {
                     warn!("results are not stored: {why}; the far hosts are not to blame");
@@ -587,7 +589,7 @@ impl Monitor<'_> {
             || keys(&new) != keys(&old)
             || new.serve != old.serve
             || new.hosts != old.hosts
-            || new.alerts.channels != old.alerts.channels;
+            || new.alerts != old.alerts;
         if new.serve != old.serve
             || keys(&new) != keys(&old)
             || shown_to_others(&new, host) != shown_to_others(&old, self.host)
@@ -687,13 +689,12 @@ impl Monitor<'_> {
         let rules = self.agenda.model().archive.clone();
         let Some(root) = archive_of(self.settings, self.agenda.model(), &self.folder) else { return };
         let logged = self.drops_logged.clone();
-        let thread = std::thread::Builder::new().name("retention".to_owned());
         let run = move || {
             if let Err(e) = prune(&root, &rules, &logged) {
                 warn!("removing old results from the archive {}: {}", root.display(), explain(&e));
             }
         };
-        match thread.spawn(run) {
+        match EndingThread::spawn("retention", run) {
             Ok(thread) => self.pruning = Some(thread),
             Err(e) => warn!("starting the thread that removes old results: {e}"),
         }
@@ -730,10 +731,9 @@ impl Monitor<'_> {
         }
         self.collect();
         self.log_news();
-        if let Some(thread) = self.pruning.take()
-            && thread.join().is_err()
-        {
-            error!("the thread that removes old results failed (a bug in jitlat)");
+        // Files that retention publishes or removes are whole at any time.
+        if let Some(thread) = self.pruning.take() {
+            thread.end();
         }
         self.server = None;
         self.page = None;

@@ -47,7 +47,7 @@ fn twenty_lines_are_enough_for_five_hosts() {
         assert_eq!(host.started_a_day + host.answered_a_day, 4.0 * 288.0);
         assert_eq!(host.bytes_in_a_day, 4.0 * 288.0 * 63_000.0);
         // A test has two directions, of 500 packets each.
-        assert_eq!(host.archive_bytes_a_day, host.started_a_day * (2.0 * 2000.0 + 1000.0 * (3.0 + 9.5)));
+        assert_eq!(host.archive_bytes_a_day, host.started_a_day * (2.0 * 2850.0 + 1000.0 * (3.0 + 9.5)));
     }
     // Rome may be in two tests at the same time, its partners in one.
     let peaks: Vec<u64> = plan.hosts.iter().map(|h| h.peak_out_bits).collect();
@@ -220,7 +220,7 @@ fn captures_are_read_planned_and_watched() {
         .zip(&without.hosts)
         .map(|(a, b)| a.archive_bytes_a_day - b.archive_bytes_a_day)
         .collect();
-    assert_eq!(more, [576.0 * 2000.0, 576.0 * 2000.0, 24.0 * 2000.0, 0.0, 0.0]);
+    assert_eq!(more, [576.0 * 1600.0, 576.0 * 1600.0, 24.0 * 1600.0, 0.0, 0.0]);
     // Silence is also detected for captures.
     let text = format!("{MESH}{CAPTURES}").replace("silent>2h", "silent>30min");
     let faults = read(&text, &Simple).unwrap_err();

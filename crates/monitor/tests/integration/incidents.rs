@@ -322,7 +322,8 @@ fn a_disk_that_has_room_again_is_not_told_twice() {
     let ends = pairs.iter().map(|pair| [pair.client() as usize, pair.server() as usize]);
     let ends: Vec<[usize; 2]> = ends.filter(|ends| ends[0] == 2).collect();
     let (first, second) = (ends[0], ends[1]);
-    let full = || Fate::Lost { is_own_fault: true, is_not_stored: true, reason: "not stored: the disk is full" };
+    let full =
+        || Fate::Lost { is_own_fault: true, is_not_stored: true, reason: "not stored: the disk is full" };
     let begun = mesh.now;
     for (second_of_path, path, fate) in [
         (0, first, Fate::Measured(0.0)),
@@ -346,7 +347,10 @@ fn a_disk_that_has_room_again_is_not_told_twice() {
         mesh.take();
     }
     let told = mesh.told();
-    assert!(told.len() == 2 && told[0].starts_with("+ silent host h2") && told[1] == "- silent host h2", "{told:?}");
+    assert!(
+        told.len() == 2 && told[0].starts_with("+ silent host h2") && told[1] == "- silent host h2",
+        "{told:?}"
+    );
 }
 
 #[test]
@@ -421,7 +425,8 @@ fn one_direction_that_is_silent_is_silent() {
     assert!(reason.contains(&format!("no result from {server} to {client}")), "{reason}");
 }
 
-/// Results that come late, over a slow link, are no silence while their host says that it has them; if they never come, it is one.
+/// Results that come late, over a slow link, do not count as missing while their host reports that it has them; if they never come,
+/// they do.
 #[test]
 fn results_that_wait_on_their_host_are_no_silence_at_once() {
     let mut mesh = Mesh::new(12, 4);

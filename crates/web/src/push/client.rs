@@ -255,6 +255,16 @@ impl PushClient {
         read(&answer)
     }
 
+    /// Reports to the collector which messages this host has sent.
+    ///
+    /// # Errors
+    /// [`PushFailure`].
+    pub fn told(&mut self, messages: &[SharedMessage]) -> Result<(), PushFailure> {
+        let text = serde_json::to_vec(messages).map_err(|e| failed(&e))?;
+        let answer = self.ask(Method::POST, "/push/v1/told", PushBody::Whole(Some(text.into())), None)?;
+        read(&answer)
+    }
+
     /// Sends several tests: parts, one after the other.
     ///
     /// # Errors

@@ -38,6 +38,12 @@ pub trait Shelf: Send + Sync + fmt::Debug {
     /// [`NotNow`].
     fn sent(&self, host: &str, messages: &[SharedMessage]) -> Result<Vec<bool>, NotNow>;
 
+    /// Records that `host`, another judge of the same tests, has sent these messages.
+    ///
+    /// # Errors
+    /// [`NotNow`].
+    fn told(&self, host: &str, messages: &[SharedMessage]) -> Result<(), NotNow>;
+
     /// Stores the tests that `host` sends in a body, or `only` the one with this name; a body that begins with another
     /// test is refused. Every test that was read has an answer.
     fn receive(&self, host: &str, body: &mut dyn BufRead, only: Option<&str>) -> PartAnswers;

@@ -25,8 +25,18 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// alerts itself.
 const MAX_ALERT_AGE: Span = Span::seconds(366 * 86_400);
 
-/// Asks another judge which messages it has sent; `None` if it cannot be reached.
-pub type Peer = Arc<dyn Fn(&[SharedMessage]) -> Option<Vec<bool>> + Send + Sync>;
+/// Another judge of the same tests.
+pub trait JudgePeer: Send + Sync {
+    /// Asks which messages it has sent; `None` if it cannot be reached.
+    fn has_sent(&self, messages: &[SharedMessage]) -> Option<Vec<bool>>;
+
+    /// Reports which messages were sent from here, so that it does not send them if this host fails. Nothing happens if it cannot be
+    /// reached.
+    fn tell(&self, messages: &[SharedMessage]);
+}
+
+/// Another judge, for several threads.
+pub type Peer = Arc<dyn JudgePeer>;
 
 /// Sends the messages of a channel.
 pub struct ChannelSender {
@@ -98,7 +108,20 @@ impl ChannelSender {
             if due.is_empty() {
                 continue;
             }
+            let mut to_tell = self.shared(archive, &due)?;
+            for (message, shared) in due.iter().zip(&mut to_tell) {
+                // A message that waits for another channel does not count as sent: it has nothing to tell.
+                if !archive.is_last_channel(message)? {
+                    shared.paths.clear();
+                }
+            }
             let (due, failure) = self.deliver(due);
+            // Others learn first what was sent, because this host may be killed at any time. Messages are sent in order.
+            to_tell.truncate(due.taken.len());
+            to_tell.retain(|message| !message.paths.is_empty());
+            for peer in self.peers.iter().filter(|_| !to_tell.is_empty()) {
+                peer.tell(&to_tell);
+            }
             archive.sent(&due.taken)?;
             let Some(why) = failure else {
                 if std::mem::replace(&mut self.failing, false) {
@@ -131,17 +154,37 @@ impl ChannelSender {
         due: Vec<AlertMessage>,
     ) -> Result<Vec<AlertMessage>, ArchiveError> {
         let mut left = due;
+        let remove = |left: &mut Vec<AlertMessage>, sent: Vec<bool>| {
+            let all = std::mem::take(left).into_iter().zip(sent);
+            let (gone, rest): (Vec<_>, Vec<_>) = all.partition(|(_, sent)| *sent);
+            *left = rest.into_iter().map(|(message, _)| message).collect();
+            archive.sent(&gone.iter().map(|(message, _)| message.id).collect::<Vec<_>>())
+        };
+        let told = self.shared(archive, &left)?;
+        if !told.is_empty() {
+            let told = told.iter().map(|message| archive.was_told(message)).collect::<Result<Vec<_>, _>>()?;
+            remove(&mut left, told)?;
+        }
         for peer in &self.peers {
-            let shared = left.iter().map(|message| archive.shared(message)).collect::<Result<Vec<_>, _>>()?;
-            let Some(sent) = peer(&shared).filter(|sent| sent.len() == left.len()) else { continue };
-            let (gone, rest): (Vec<_>, Vec<_>) = left.into_iter().zip(sent).partition(|(_, sent)| *sent);
-            archive.sent(&gone.iter().map(|(message, _)| message.id).collect::<Vec<_>>())?;
-            left = rest.into_iter().map(|(message, _)| message).collect();
             if left.is_empty() {
                 break;
             }
+            let shared = self.shared(archive, &left)?;
+            if let Some(sent) = peer.has_sent(&shared).filter(|sent| sent.len() == left.len()) {
+                remove(&mut left, sent)?;
+            }
         }
         Ok(left)
+    }
+
+    /// Returns messages in the form that other judges recognise; none if there are no other judges.
+    fn shared(
+        &self,
+        archive: &Archive,
+        messages: &[AlertMessage],
+    ) -> Result<Vec<SharedMessage>, ArchiveError> {
+        let messages = messages.iter().filter(|_| !self.peers.is_empty());
+        messages.map(|message| archive.shared(message)).collect()
     }
 
     /// Sends messages. Returns which of them were accepted, and the reason why the others were not.
@@ -363,6 +406,28 @@ mod tests {
         );
     }
 
+    /// The archive of the other judge, which is one of two.
+    struct Other {
+        root: PathBuf,
+        alive: Arc<std::sync::Mutex<[bool; 2]>>,
+        k: usize,
+    }
+
+    impl JudgePeer for Other {
+        fn has_sent(&self, messages: &[SharedMessage]) -> Option<Vec<bool>> {
+            self.alive.lock().unwrap()[self.k].then(|| {
+                let archive = Archive::open(&self.root).unwrap();
+                messages.iter().map(|message| archive.knows_sent(message).unwrap()).collect()
+            })
+        }
+
+        fn tell(&self, messages: &[SharedMessage]) {
+            if self.alive.lock().unwrap()[self.k] {
+                Archive::make(&self.root).unwrap().record_told(messages, 0).unwrap();
+            }
+        }
+    }
+
     /// Two judges of the same tests, one of which is killed now and then: each message is sent once, by one of them.
     #[test]
     fn two_judges_send_each_message_once_and_one_alone_sends_all() {
@@ -377,12 +442,7 @@ mod tests {
                 sent.lock().unwrap().push(line.split(' ').take(9).skip(2).collect::<Vec<_>>().join(" "));
                 Ok(())
             });
-            let peer: Peer = Arc::new(move |messages: &[SharedMessage]| {
-                alive.lock().unwrap()[1 - k].then(|| {
-                    let archive = Archive::open(&other).unwrap();
-                    messages.iter().map(|message| archive.has_sent(message).unwrap()).collect()
-                })
-            });
+            let peer: Peer = Arc::new(Other { root: other, alive, k: 1 - k });
             let outlets = Outlets { print, commands: Arc::new(Commands::Here) };
             let sender = ChannelSender::new(channel.clone(), roots[k].clone(), PathBuf::new(), outlets);
             sender.with_peers(vec![peer])
@@ -427,11 +487,27 @@ mod tests {
         second.step(at(340));
         let lines = sent.lock().unwrap().clone();
         assert_eq!(lines.len(), 3, "{lines:?}");
+        // The first is killed as soon as it has sent a message, before the second has decided the same: it is not sent again.
+        judge(0, fired("d"), at(350).0);
+        first.step(at(351));
+        assert_eq!(sent.lock().unwrap().len(), 4);
+        alive.lock().unwrap()[0] = false;
+        judge(1, fired("d"), at(352).0);
+        second.step(at(390));
+        assert_eq!(sent.lock().unwrap().len(), 4, "{sent:?}");
+        // A later message is another one.
+        judge(1, resolved("d"), at(395).0);
+        second.step(at(430));
+        assert_eq!(sent.lock().unwrap().len(), 5, "{sent:?}");
+        alive.lock().unwrap()[0] = true;
+        judge(0, resolved("d"), at(395).0);
+        first.step(at(431));
+        assert_eq!(sent.lock().unwrap().len(), 5, "{sent:?}");
         // The second alone is killed: nothing changes for the first.
         alive.lock().unwrap()[1] = false;
-        judge(0, resolved("c"), at(400).0);
-        first.step(at(401));
-        assert_eq!(sent.lock().unwrap().len(), 4);
+        judge(0, resolved("c"), at(440).0);
+        first.step(at(441));
+        assert_eq!(sent.lock().unwrap().len(), 6);
     }
 
     #[test]

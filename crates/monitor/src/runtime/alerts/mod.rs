@@ -19,7 +19,7 @@ use crate::alert::SlotReport;
 use crate::alert::rule::NotifyChannel;
 use crate::runtime::error::{Context, Result, bail, explain};
 use channel::ChannelSender;
-pub use channel::Peer;
+pub use channel::{JudgePeer, Peer};
 pub use commands::{Commands, may_be_written, serve_commands, writable_part};
 use jitlat_archive::SlotFilter;
 use jitlat_core::Span;

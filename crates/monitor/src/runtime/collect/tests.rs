@@ -1,5 +1,5 @@
 use super::*;
-use jitlat_archive::{CollectedHost, Filter, TestId};
+use jitlat_archive::{CollectedHost, Filter, SharedMessage, TestId};
 use jitlat_net::wake::StopSignal;
 use jitlat_proto::push::answer::{LostSlot, SeenRoute};
 use jitlat_store::log::LogReader;
@@ -53,6 +53,7 @@ impl Collector {
             skew: Span::seconds(3600),
             quota,
             channels: vec!["out".to_owned()],
+            judges: [("loss".to_owned(), vec!["rome".to_owned(), "berlin".to_owned()])].into(),
         };
         let shelf = Arc::new(ArchiveShelf::new(&root, hosts, rules).unwrap());
         let (identity, _) = Identity::made(&folder.path().join("c.pem"), &["localhost".to_owned()]).unwrap();
@@ -456,7 +457,13 @@ fn a_host_over_its_quota_is_refused_counted_and_told_when_to_come_again() {
     let collector = {
         let folder = tempfile::tempdir().unwrap();
         let hosts = HOSTS.map(|(name, address)| (name.to_owned(), address.to_owned())).into_iter();
-        let rules = CollectRules { name: "rome".to_owned(), skew: Span::ZERO, quota, channels: Vec::new() };
+        let rules = CollectRules {
+            name: "rome".to_owned(),
+            skew: Span::ZERO,
+            quota,
+            channels: Vec::new(),
+            judges: BTreeMap::new(),
+        };
         let root = collector.folder.path().join("a");
         let _keep = folder;
         ArchiveShelf::new(&root, hosts, rules).unwrap()
@@ -632,4 +639,27 @@ fn a_long_log_and_what_a_host_says_of_itself_arrive() {
     let hops = vec!["<b>".to_owned()];
     let offers = Offers { routes: vec![SeenRoute { hops, ..route }], ..Offers::default() };
     assert!(collector.connect("berlin").offers(&offers).is_err());
+}
+
+/// A host cannot suppress the messages of a rule by which it does not judge.
+#[test]
+fn only_a_judge_of_a_rule_reports_its_messages_as_sent() {
+    let collector = Collector::start();
+    let message = SharedMessage {
+        alert: "loss".to_owned(),
+        since_ns: 7,
+        resolved: false,
+        paths: vec![["voice", "oslo", "rome"].map(str::to_owned)],
+    };
+    let all = [message.clone()];
+    collector.connect("madrid").told(&all).unwrap();
+    assert_eq!(collector.connect("berlin").sent(&all).unwrap(), [false]);
+    collector
+        .connect("berlin")
+        .told(&[SharedMessage { alert: "other".to_owned(), ..message.clone() }])
+        .unwrap();
+    assert_eq!(collector.connect("berlin").sent(&all).unwrap(), [false]);
+    collector.connect("berlin").told(&all).unwrap();
+    assert_eq!(collector.connect("berlin").sent(&all).unwrap(), [true]);
+    assert!(collector.archive().was_told(&message).unwrap());
 }
