@@ -105,6 +105,15 @@ pub fn push(out: &mut Vec<u8>, kind: u8, value: &[u8]) {
     out.extend(value);
 }
 
+/// Appends a padding extension with a value of `length` zeros, as [`push`] appends others. Padding consists of zeros, because
+/// a reflector may interpret other values as a session identifier (docs/protocols).
+pub fn push_padding(out: &mut Vec<u8>, length: usize) {
+    let length = u16::try_from(length).unwrap_or(u16::MAX);
+    let [hi, lo] = length.to_be_bytes();
+    out.extend([flag::UNRECOGNISED, kind::PADDING, hi, lo]);
+    out.resize(out.len() + usize::from(length), 0);
+}
+
 /// Class of service (§4.4): changes of the DSCP on the path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassOfService {
