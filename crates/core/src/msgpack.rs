@@ -471,7 +471,7 @@ mod tests {
             prop_assert!(from_slice::<Everything>(&bytes[..cut]).is_err());
         }
 
-        /// This reader and that of `rmp_serde` make the same value of bytes that both accept.
+        /// Of bytes that both accept, this reader and that of `rmp_serde` make the same value.
         #[test]
         fn changed_bytes_are_read_as_the_library_reads_them(value in everything(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
             let mut bytes = rmp_serde::to_vec_named(&value).unwrap();
