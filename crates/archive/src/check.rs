@@ -317,6 +317,6 @@ pub(crate) fn files_in(folder: &Path) -> Result<Vec<PathBuf>, ArchiveError> {
             }
         }
     }
-    files.sort();
+    files.sort_unstable();
     Ok(files)
 }

@@ -50,7 +50,7 @@ fn portions(db: &Connection) -> rusqlite::Result<Vec<Portion>> {
 /// Returns the maximum size per host, in bytes, so that all of `used` together take at most `most`: hosts that use less
 /// keep everything.
 fn level(mut used: Vec<f64>, most: f64) -> f64 {
-    used.sort_by(f64::total_cmp);
+    used.sort_unstable_by(f64::total_cmp);
     let mut left = most;
     for (k, size) in used.iter().enumerate() {
         let share = left / (used.len() - k) as f64;

@@ -19,7 +19,7 @@ impl KnownRoute {
     /// Creates a route from the addresses that answered at each hop; `reached` if the far end did.
     pub fn new(mut hops: Hops, reached: bool) -> KnownRoute {
         for hop in &mut hops {
-            hop.sort();
+            hop.sort_unstable();
             hop.dedup();
             hop.truncate(MAX_ADDRESSES);
         }
@@ -63,7 +63,7 @@ impl KnownRoute {
             match self.hops.get_mut(hop) {
                 Some(own) => {
                     own.extend(other.iter().cloned());
-                    own.sort();
+                    own.sort_unstable();
                     own.dedup();
                     own.truncate(MAX_ADDRESSES);
                 }

@@ -195,7 +195,7 @@ fn more_laws_of_jitter() {
     let beyond = x.iter().filter(|d| **d > 4.0 * ms).count() as f64 / x.len() as f64;
     assert!((mean(&x) - 3.0 * ms).abs() < 0.02 * ms && (beyond - 0.159).abs() < 0.005, "{beyond}");
     let mut x = with(Jitter::LogNormal { median: Span::millis(2), sigma: 1.0 });
-    x.sort_by(f64::total_cmp);
+    x.sort_unstable_by(f64::total_cmp);
     assert!((x[50_000] - 2.0 * ms).abs() < 0.05 * ms && (x[84_134] / x[50_000]).ln() - 1.0 < 0.03);
     let spikes = Jitter::Spikes { share: 0.01, max: Span::millis(80) };
     let x = with(Jitter::Sum(vec![Jitter::Uniform { max: Span::millis(1) }, spikes]));

@@ -413,7 +413,7 @@ impl Model {
     pub fn far_interfaces(&self, host: usize) -> Vec<String> {
         let far = self.captures.iter().filter(|capture| capture.towards == Some(host as u32));
         let mut list: Vec<String> = far.filter_map(|capture| capture.far_interface.clone()).collect();
-        list.sort();
+        list.sort_unstable();
         list.dedup();
         list
     }

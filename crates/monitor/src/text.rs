@@ -200,7 +200,7 @@ fn next(model: &Model, timetable: &Timetable, host: usize, now: WallTime) -> Str
             p += 1;
         }
     }
-    list.sort();
+    list.sort_unstable();
     list.truncate(MAX_LISTED_TESTS);
     let far = width(list.iter().map(|row| row.2), 4);
     let rows = list.iter().map(|(at, role, with, test)| {

@@ -70,7 +70,7 @@ fn interfaces_with_link_local() -> Vec<String> {
         v6.is_some_and(|v6| v6.is_unicast_link_local())
     });
     let mut names: Vec<String> = link_local.map(|entry| entry.interface_name).collect();
-    names.sort();
+    names.sort_unstable();
     names.dedup();
     names
 }
@@ -194,7 +194,7 @@ pub fn connected_networks() -> Vec<Prefix> {
             Prefix::new(address, u8::try_from(length).ok()?).filter(|_| !address.is_loopback())
         })
         .collect();
-    networks.sort();
+    networks.sort_unstable();
     networks.dedup();
     networks
 }
@@ -240,7 +240,7 @@ fn own_addresses(wanted: impl Fn(&str) -> bool) -> Vec<IpAddr> {
         })
         .filter(|address| !is_link_local(address))
         .collect();
-    found.sort();
+    found.sort_unstable();
     found.dedup();
     found
 }

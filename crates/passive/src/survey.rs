@@ -268,7 +268,7 @@ pub fn clock_line(reference: &[PacketPreview], monitor: &[PacketPreview], plan: 
     let slope = |a: &(i64, i64), b: &(i64, i64)| (b.1 - a.1) as f64 / (b.0 - a.0) as f64;
     let pairs = points.iter().enumerate().flat_map(|(k, a)| points[k + 1..].iter().map(move |b| slope(a, b)));
     let mut slopes: Vec<f64> = pairs.collect();
-    slopes.sort_by(f64::total_cmp);
+    slopes.sort_unstable_by(f64::total_cmp);
     // No clock drifts by a percent: such a slope has another cause.
     let drift =
         slopes.get(slopes.len() / 2).copied().filter(|d| points.len() > 2 && d.abs() < 0.01).unwrap_or(0.0);

@@ -142,7 +142,7 @@ impl FoundServers {
                 let version = records().find_map(|other| version(other, &record.name));
                 let addresses = records().filter(|other| other.name == srv.target).filter_map(address);
                 let mut addresses: Vec<IpAddr> = addresses.take(MAX_ADDRESSES).collect();
-                addresses.sort();
+                addresses.sort_unstable();
                 addresses.dedup();
                 let port = srv.port;
                 let name = match instance.strip_suffix(&format!(" {port}")) {
@@ -164,7 +164,7 @@ impl FoundServers {
             Some(at) => {
                 let known = &mut self.servers[at];
                 known.addresses.extend(server.addresses);
-                known.addresses.sort();
+                known.addresses.sort_unstable();
                 known.addresses.dedup();
                 known.addresses.truncate(MAX_ADDRESSES);
             }

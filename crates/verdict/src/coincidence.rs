@@ -194,7 +194,7 @@ fn interpolated(known: &[(f64, f64)], at: f64) -> f64 {
 /// Returns the mean of `values` in the quarter of the intervals with the largest badness, and in the others.
 fn by_quarter(values: &[f64], badness: &[f64]) -> [f64; 2] {
     let mut sorted = badness.to_vec();
-    sorted.sort_by(f64::total_cmp);
+    sorted.sort_unstable_by(f64::total_cmp);
     let limit = sorted[sorted.len() - sorted.len().div_ceil(4)];
     // A quantity that is mostly at its best is bad only where it is not.
     let is_bad = |value: f64| value >= limit && value > sorted[0];

@@ -384,7 +384,7 @@ fn line((slope, most): (f64, f64), time: &[f64], min: &[f64], noise: DelayNoise)
     }
     // The line passes through the lowest residuals, or through the middle ones; points near it belong to it.
     let mut sorted = rest.clone();
-    sorted.sort_by(f64::total_cmp);
+    sorted.sort_unstable_by(f64::total_cmp);
     let (centre, width) = if whole {
         (sorted[k / 2], 1.5 * scatter.max(1000.0))
     } else {
@@ -464,14 +464,14 @@ pub fn median_slope(time: &[f64], value: &[f64], lag: usize) -> Option<f64> {
 
 fn median(mut values: Vec<f64>) -> Option<f64> {
     let middle = values.len() / 2;
-    values.sort_by(f64::total_cmp);
+    values.sort_unstable_by(f64::total_cmp);
     values.get(middle).copied()
 }
 
 /// Returns the difference between the 90th and the 10th percentile.
 fn spread(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
+    sorted.sort_unstable_by(f64::total_cmp);
     let n = sorted.len();
     sorted[n - 1 - n / 10] - sorted[n / 10]
 }

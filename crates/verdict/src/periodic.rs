@@ -91,7 +91,7 @@ impl LossPeriod {
 fn period(events: &[f64], error: f64) -> Option<f64> {
     let distances: Vec<f64> = events.windows(2).map(|w| w[1] - w[0]).collect();
     let mut sorted = distances.clone();
-    sorted.sort_by(f64::total_cmp);
+    sorted.sort_unstable_by(f64::total_cmp);
     let middle = sorted[sorted.len() / 2];
     if middle <= 0.0 {
         return None;

@@ -57,7 +57,7 @@ impl Slew {
         let [from, to] = [&groups.min[..edge], &groups.min[k - edge..]].map(middle);
         let total = to - from;
         let mut steps: Vec<f64> = min.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
-        steps.sort_by(f64::total_cmp);
+        steps.sort_unstable_by(f64::total_cmp);
         let scatter = steps[steps.len() / 2].max(noise.median as f64 / 4.0).max(1000.0);
         if total.abs() < MIN_CHANGE_NS.max(MIN_CLEAR * scatter)
             || steps[steps.len() - 1] > MAX_CHANGE_SHARE * total.abs()
@@ -178,7 +178,7 @@ fn spread(blocks: &Blocks, range: core::ops::Range<usize>) -> Option<i64> {
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
+    values.sort_unstable_by(f64::total_cmp);
     values[values.len() / 2]
 }
 

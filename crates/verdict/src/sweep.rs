@@ -77,7 +77,7 @@ fn largest_beyond_chance<'a>(lines: impl Iterator<Item = &'a LevelMeans<'a>>) ->
         let pairs = means.iter().enumerate().flat_map(|(k, a)| means[k + 1..].iter().map(move |b| (a, b)));
         chances.extend(pairs.filter_map(|(a, b)| a.1.chance_of_difference(b.1)));
     }
-    chances.sort_by(f64::total_cmp);
+    chances.sort_unstable_by(f64::total_cmp);
     let all = chances.len();
     let small = |(k, p): &(usize, &f64)| **p <= SIGNIFICANCE / (all - k) as f64;
     chances.iter().enumerate().take_while(small).last().map_or(0.0, |(_, p)| *p)

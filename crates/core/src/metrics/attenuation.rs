@@ -329,7 +329,7 @@ pub fn parts(delays: &BTreeMap<u32, Vec<i64>>, lost: u64) -> Option<AttenuationP
         delays.iter().map(|delay| *delay as f64 - empty).collect::<Vec<f64>>()
     };
     let mut variable: Vec<f64> = delays.iter().flat_map(rest).collect();
-    variable.sort_by(f64::total_cmp);
+    variable.sort_unstable_by(f64::total_cmp);
     let n = variable.len();
     let at = |percent: f64| {
         let rank = ((percent / 100.0 * n as f64 - 1e-9).ceil() as usize).clamp(1, n);

@@ -134,7 +134,7 @@ fn block_length(delays: &[i64], correlated: bool) -> usize {
 }
 
 fn interval(mut values: Vec<f64>) -> [f64; 2] {
-    values.sort_by(f64::total_cmp);
+    values.sort_unstable_by(f64::total_cmp);
     let at = |p| rank(values.len(), Percent(p), Method::Edf).map_or(f64::NAN, |k| values[k]);
     [at(2_500), at(97_500)]
 }

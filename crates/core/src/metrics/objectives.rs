@@ -69,7 +69,7 @@ pub fn responsiveness(rtt_ms: Vec<f64>) -> Option<f64> {
 /// Returns the mean of the lower 95 % of `values` (metrics §19): the ⌊0.95 n⌋ smallest, at least one. `None` without
 /// values.
 pub fn lower_mean(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
+    values.sort_unstable_by(f64::total_cmp);
     let keep = (values.len() * 95 / 100).max(1);
     let kept = values.get(..keep)?;
     Some(kept.iter().sum::<f64>() / keep as f64)

@@ -129,7 +129,7 @@ fn beats(sse: f64, sse_line: f64, n: usize, scale: f64) -> bool {
 }
 
 fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
+    values.sort_unstable_by(f64::total_cmp);
     let n = values.len();
     Some((values.get(n.checked_sub(1)? / 2)? + values.get(n / 2)?) / 2.0)
 }

@@ -55,7 +55,7 @@ pub fn priorities(text: &str) -> Result<LevelList, String> {
 pub fn categories(text: &str) -> Result<LevelList, String> {
     let one = |t: &str| t.parse::<AccessCategory>().map_err(|e| e.to_string());
     let mut categories = text.split(',').map(one).collect::<Result<Vec<_>, _>>()?;
-    categories.sort();
+    categories.sort_unstable();
     distinct(categories.iter().map(|c| FactorLevel { text: c.to_string(), number: None }).collect())
 }
 

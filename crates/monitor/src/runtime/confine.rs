@@ -138,7 +138,7 @@ fn readable(file: Option<&Path>, model: &Model) -> Vec<PathBuf> {
     let own = folder.canonicalize().ok().filter(|_| file.is_some());
     let mut all: Vec<PathBuf> = files.flat_map(|path| places(&path)).collect();
     all.retain(|path| own.as_ref().is_none_or(|own| !path.starts_with(own)));
-    all.sort();
+    all.sort_unstable();
     all.dedup();
     if file.is_some() {
         all.insert(0, folder.to_owned());

@@ -107,7 +107,7 @@ pub fn in_folders(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CaptureError> {
         if found.is_empty() {
             return Err(CaptureError::Empty { path: path.clone() });
         }
-        found.sort();
+        found.sort_unstable();
         all.extend(found.into_iter().map(|(_, file)| file));
     }
     Ok(all)

@@ -11,8 +11,8 @@ use jitlat_core::Direction;
 use jitlat_proto::rpm::resources::WebUrl;
 use std::future::poll_fn;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::task::Poll;
 use std::thread::JoinHandle;
 use tokio::runtime::Handle;
@@ -22,11 +22,11 @@ use tokio::sync::{mpsc, oneshot};
 const MIN_LARGE: u64 = 1 << 20;
 
 /// Data of uploads. TLS makes them incompressible.
-static DATA: [u8; MAX_SEND_BUFFER] = [0; MAX_SEND_BUFFER];
+static DATA: LazyLock<Bytes> = LazyLock::new(|| vec![0; MAX_SEND_BUFFER].into());
 
 /// Returns data to send.
 pub(super) fn data() -> Bytes {
-    Bytes::from_static(&DATA)
+    DATA.clone()
 }
 
 /// Thread with the load-generating connections of a stage. Dropping it ends them.

@@ -268,7 +268,7 @@ impl Protocol for StampSender {
         // The remaining bytes become a padding extension, for which one to three bytes are too short; these
         // are omitted.
         if room >= tlv::HEADER_LEN {
-            tlv::push(out, tlv::kind::PADDING, &ZEROS[..(room - tlv::HEADER_LEN).min(ZEROS.len())]);
+            tlv::push_padding(out, room - tlv::HEADER_LEN);
         }
     }
 
@@ -347,7 +347,3 @@ impl Protocol for StampSender {
         })
     }
 }
-
-/// Padding consists of zeros, because a reflector may interpret other values as a session identifier (see
-/// docs/protocols).
-static ZEROS: [u8; 65_507] = [0; 65_507];

@@ -97,6 +97,15 @@ impl<'a> Iterator for Tlvs<'a> {
     }
 }
 
+/// Appends a padding extension with a value of `length` zeros, as [`push`] appends others. Padding consists of zeros, because
+/// a reflector may interpret other values as a session identifier (docs/protocols).
+pub fn push_padding(out: &mut Vec<u8>, length: usize) {
+    let length = u16::try_from(length).unwrap_or(u16::MAX);
+    let [hi, lo] = length.to_be_bytes();
+    out.extend([flag::UNRECOGNISED, kind::PADDING, hi, lo]);
+    out.resize(out.len() + usize::from(length), 0);
+}
+
 /// Appends an extension as a sender writes it, with the U bit (unrecognised) set. Values longer than 65 535
 /// bytes are truncated.
 pub fn push(out: &mut Vec<u8>, kind: u8, value: &[u8]) {

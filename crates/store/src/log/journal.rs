@@ -274,7 +274,7 @@ mod tests {
         let mut files: Vec<_> = entries
             .map(|e| (e.file_name().into_string().unwrap(), std::fs::read_to_string(e.path()).unwrap()))
             .collect();
-        files.sort();
+        files.sort_unstable();
         files
     }
 

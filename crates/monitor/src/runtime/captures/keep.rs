@@ -225,7 +225,7 @@ impl FinishedLogs {
 fn recover(folder: &Path) -> Vec<PathBuf> {
     let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut left: Vec<PathBuf> = files.collect();
-    left.sort();
+    left.sort_unstable();
     left.retain_mut(|path| match complete(path) {
         Ok(whole) => {
             *path = whole;
