@@ -111,7 +111,11 @@ fn make(archive: &Archive, folder: &Path, seed: u64, packets: i64) {
 }
 
 fn pushed(root: &Path) -> Option<Pushed> {
-    Archive::open(root).ok()?.pushes().ok()?.pop()
+    push_of(&Archive::open(root).ok()?)
+}
+
+fn push_of(archive: &Archive) -> Option<Pushed> {
+    archive.pushes().ok()?.pop()
 }
 
 fn collected(root: &Path) -> Option<CollectedHost> {
@@ -244,17 +248,17 @@ fn kill_at_random(lab: &Lab, pair: u64, kills: u64) -> u64 {
     let mut running = [Some(start("a")), Some(collector)];
     // The first push begins when both monitors run. All logs are dated in the past.
     make(&archive, folder, 100_000 + pair, 100);
-    wait_until("a first push", 200, || pushed(&own).is_some_and(|p| p.stored == 1));
+    wait_until("a first push", 200, || push_of(&archive).is_some_and(|p| p.stored == 1));
     for _ in 0..kills {
         // Mostly the tests find a collector that waits for them, so that the kill meets the push; otherwise one that starts, or a host that
         // waits for its next attempt, which is killed then, because its waiting time would grow.
         let is_quiet = random() < 0.7;
         if is_quiet {
-            wait_until_nothing_waits(&own);
+            wait_until_nothing_waits(&archive);
         }
-        for _ in 0..6 {
+        for _ in 0..3 {
             seed += 1;
-            make(&archive, folder, seed, 100);
+            make(&archive, folder, seed, 50);
             made += 1;
         }
         let moment = Duration::from_secs_f64(0.8 * random());
@@ -281,7 +285,7 @@ fn kill_at_random(lab: &Lab, pair: u64, kills: u64) -> u64 {
         }
     }
     made += 1;
-    wait_until_nothing_waits(&own);
+    wait_until_nothing_waits(&archive);
     let [a, b] = running.map(|running| end(running.unwrap()));
     let push = pushed(&own).unwrap();
     assert_eq!(
@@ -302,9 +306,9 @@ fn kill_at_random(lab: &Lab, pair: u64, kills: u64) -> u64 {
 }
 
 /// Waits as long as the number of waiting tests falls, however slow this machine is.
-fn wait_until_nothing_waits(own: &Path) {
+fn wait_until_nothing_waits(archive: &Archive) {
     let mut before = u64::MAX;
-    let fewer = |before: u64| pushed(own).map(|push| push.waiting).filter(|waiting| *waiting < before);
+    let fewer = |before: u64| push_of(archive).map(|push| push.waiting).filter(|waiting| *waiting < before);
     while before > 0 {
         before = jitlat_waiting::for_value("fewer tests to wait", Duration::from_secs(200), || fewer(before));
     }
