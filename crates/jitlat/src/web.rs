@@ -131,7 +131,8 @@ fn listen(text: &str) -> Result<SocketAddr, QuantityError> {
 
 fn network(text: &str) -> Result<Prefix> {
     let parsed = text.parse().ok();
-    parsed.with_context(|| format!("'{text}' is no address or network: write 192.0.2.7 or 192.0.2.0/24"))
+    parsed
+        .with_context(|| format!("'{text}' is not an address or a network: write 192.0.2.7 or 192.0.2.0/24"))
 }
 
 /// Returns address and port, with defaults for missing parts.

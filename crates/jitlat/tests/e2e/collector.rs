@@ -111,7 +111,11 @@ fn make(archive: &Archive, folder: &Path, seed: u64, packets: i64) {
 }
 
 fn pushed(root: &Path) -> Option<Pushed> {
-    Archive::open(root).ok()?.pushes().ok()?.pop()
+    push_of(&Archive::open(root).ok()?)
+}
+
+fn push_of(archive: &Archive) -> Option<Pushed> {
+    archive.pushes().ok()?.pop()
 }
 
 fn collected(root: &Path) -> Option<CollectedHost> {
@@ -234,26 +238,34 @@ fn kill_at_random(lab: &Lab, pair: u64, kills: u64) -> u64 {
     let mut random = random(pair);
     let (mut made, mut seed) = (0, 1000 * pair);
     let start = |host: &str| monitor(if host == "a" { &lab.client } else { &lab.server }, folder, host);
-    let mut running = [Some(start("a")), Some(start("b"))];
+    // A host that finds no collector waits before its next attempt, longer each time: the collector starts first.
+    let start_collector = || {
+        let collector = start("b");
+        collector.wait_for("collecting tests on");
+        collector
+    };
+    let collector = start_collector();
+    let mut running = [Some(start("a")), Some(collector)];
     // The first push begins when both monitors run. All logs are dated in the past.
     make(&archive, folder, 100_000 + pair, 100);
-    wait_until("a first push", 200, || pushed(&own).is_some_and(|p| p.stored == 1));
+    wait_until("a first push", 200, || push_of(&archive).is_some_and(|p| p.stored == 1));
     for _ in 0..kills {
         // Mostly the tests find a collector that waits for them, so that the kill meets the push; otherwise one that starts, or a host that
-        // waits for its next attempt.
-        if random() < 0.7 {
-            wait_until_nothing_waits(&own);
+        // waits for its next attempt, which is killed then, because its waiting time would grow.
+        let is_quiet = random() < 0.7;
+        if is_quiet {
+            wait_until_nothing_waits(&archive);
         }
-        for _ in 0..6 {
+        for _ in 0..3 {
             seed += 1;
-            make(&archive, folder, seed, 100);
+            make(&archive, folder, seed, 50);
             made += 1;
         }
         let moment = Duration::from_secs_f64(0.8 * random());
         let which = random();
         let killed: Vec<usize> = match which {
             _ if which < 0.4 => vec![0],
-            _ if which < 0.7 => vec![1],
+            _ if which < 0.6 && is_quiet => vec![1],
             _ => vec![1, 0],
         };
         for (n, k) in killed.iter().enumerate() {
@@ -264,12 +276,16 @@ fn kill_at_random(lab: &Lab, pair: u64, kills: u64) -> u64 {
                 killed.finish(TO_END);
             }
         }
-        for k in killed {
-            running[k] = Some(start(["a", "b"][k]));
+        for k in &killed {
+            running[*k] = Some(match k {
+                0 => start("a"),
+                _ if killed.len() == 2 => start_collector(),
+                _ => start("b"),
+            });
         }
     }
     made += 1;
-    wait_until_nothing_waits(&own);
+    wait_until_nothing_waits(&archive);
     let [a, b] = running.map(|running| end(running.unwrap()));
     let push = pushed(&own).unwrap();
     assert_eq!(
@@ -290,9 +306,9 @@ fn kill_at_random(lab: &Lab, pair: u64, kills: u64) -> u64 {
 }
 
 /// Waits as long as the number of waiting tests falls, however slow this machine is.
-fn wait_until_nothing_waits(own: &Path) {
+fn wait_until_nothing_waits(archive: &Archive) {
     let mut before = u64::MAX;
-    let fewer = |before: u64| pushed(own).map(|push| push.waiting).filter(|waiting| *waiting < before);
+    let fewer = |before: u64| push_of(archive).map(|push| push.waiting).filter(|waiting| *waiting < before);
     while before > 0 {
         before = jitlat_waiting::for_value("fewer tests to wait", Duration::from_secs(200), || fewer(before));
     }

@@ -210,6 +210,6 @@ fn check_certificates(table: &TableReader<'_>, hosts: &[Host], from: &[usize], h
     let unknown: Vec<_> = certified.into_iter().filter(|(_, own)| own.pins.is_empty()).collect();
     if !has_authorities && !unknown.is_empty() {
         let all = names(&unknown);
-        table.fault("from", format!("nothing tells the collector which certificate is that of {all}: write its fingerprint (pin in [[host]]), or name the authority that has signed it (host-ca-file)"));
+        table.fault("from", format!("the collector cannot know which certificate is that of {all}: write its fingerprint (pin in [[host]]), or name the authority that has signed it (host-ca-file)"));
     }
 }

@@ -194,7 +194,7 @@ impl<'a> TableReader<'a> {
                     if parsed.is_none() {
                         let written = text.get_ref().escape_debug();
                         let message = format!(
-                            "'{key}': '{written}' is no address or network: write 192.0.2.7 or 192.0.2.0/24"
+                            "'{key}': '{written}' is not an address or a network: write 192.0.2.7 or 192.0.2.0/24"
                         );
                         self.faults.add(&text.span(), message);
                     }

@@ -3,6 +3,11 @@
 //! Each body is read by a thread of the web server, which unpacks, checks and analyses its tests. A single thread adds the tests of all
 //! hosts to the archive, in batches. A test is answered only once it is in the archive.
 
+mod refusals;
+mod writer;
+
+use self::refusals::RefusalLog;
+use self::writer::{enter, enter_batch, queue};
 use super::ends::HostNames;
 use crate::alert::AlertScope;
 use crate::runtime::error::{Context, Result};
@@ -21,26 +26,22 @@ use std::collections::BTreeMap;
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError};
+use std::sync::mpsc::{self, Sender, SyncSender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tracing::{error, info, warn};
 
 /// Maximum number of tests that are added to the archive in one transaction.
 const MAX_TESTS_PER_BATCH: usize = 128;
 /// Maximum number of tests that are analysed at the same time; limits the memory that analyses need.
 const MAX_CONCURRENT_ANALYSES: usize = 2;
-/// Maximum time that a test waits for room in the archive's queue.
-const QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Times for which hosts are requested to wait: when the disk is full, and when the archive fails.
 const RETRY_PAUSES: (Span, Span) = (Span::seconds(20), Span::seconds(10));
 /// Time for which the length of the logs stored for a host is used before it is read from the archive again.
 const STORED_INTERVAL: Span = Span::seconds(600);
 /// Time without a test over a quota after which its alert is resolved, and time between two checks.
 const QUIET: (Span, Duration) = (Span::seconds(600), Duration::from_secs(30));
-/// Time without a refusal after which a reason is logged again.
-const REFUSALS_FORGOTTEN: Span = Span::seconds(3600);
 /// Length in bytes of the description of a test (its name, source and tags) that no quota counts.
 const FREE_DESCRIPTION: usize = 1024;
 const DAY: i64 = 86_400_000_000_000;
@@ -109,28 +110,6 @@ struct CollectorState {
     failing: AtomicBool,
 }
 
-/// Refusals of a host that are logged: the first, second, fourth, eighth, … new reason, so that a host that invents reasons does not
-/// fill the log. Begins anew after an hour without a refusal.
-#[derive(Debug, Default)]
-struct RefusalLog {
-    last: Option<(String, SteadyTime)>,
-    reasons: u64,
-}
-
-impl RefusalLog {
-    /// Counts a refusal; true if it is logged.
-    fn is_news(&mut self, why: &str, now: SteadyTime) -> bool {
-        let before = self.last.replace((why.to_owned(), now));
-        match before {
-            Some((_, at)) if now - at >= REFUSALS_FORGOTTEN => self.reasons = 0,
-            Some((before, _)) if before == why => return false,
-            _ => {}
-        }
-        self.reasons += 1;
-        self.reasons.is_power_of_two()
-    }
-}
-
 /// Use of the quotas by a host.
 #[derive(Debug)]
 struct HostUse {
@@ -188,69 +167,8 @@ impl Drop for ArchiveShelf {
     }
 }
 
-/// Passes `job` to the thread that adds tests to the archive, as soon as its queue has room.
-fn queue(jobs: &SyncSender<IntakeJob>, mut job: IntakeJob) -> Result<(), NotNow> {
-    let begun = Instant::now();
-    loop {
-        match jobs.try_send(job) {
-            Ok(()) => return Ok(()),
-            Err(TrySendError::Disconnected(_)) => return Err(stopping()),
-            Err(TrySendError::Full(_)) if begun.elapsed() >= QUEUE_TIMEOUT => {
-                return Err(NotNow { why: "its archive is busy".to_owned(), wait: RETRY_PAUSES.1 });
-            }
-            Err(TrySendError::Full(back)) => job = back,
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 fn stopping() -> NotNow {
     NotNow { why: "it is being stopped".to_owned(), wait: Span::seconds(1) }
-}
-
-/// Adds tests to the archive as they arrive; all waiting tests are added in one batch.
-fn enter(archive: &Archive, jobs: &Receiver<IntakeJob>, shared: &CollectorState) {
-    loop {
-        let first = match jobs.recv_timeout(QUIET.1) {
-            Ok(first) => first,
-            Err(RecvTimeoutError::Timeout) => {
-                shared.resolve(archive);
-                continue;
-            }
-            Err(RecvTimeoutError::Disconnected) => return,
-        };
-        let mut batch = vec![first];
-        batch.extend(jobs.try_iter().take(MAX_TESTS_PER_BATCH - 1));
-        let (mut answers, mut tests) = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
-        for IntakeJob { place, test, to } in batch {
-            answers.push((place, to));
-            tests.push(test);
-        }
-        let results = enter_batch(archive, &mut tests, shared);
-        for ((place, to), result) in answers.into_iter().zip(results) {
-            // A host that has disconnected sends the test again.
-            let _ = to.send((place, result));
-        }
-    }
-}
-
-/// Adds `tests` to the archive and returns the result of each.
-fn enter_batch(archive: &Archive, tests: &mut [PreparedTest], shared: &CollectorState) -> Vec<IntakeResult> {
-    match archive.add_all(tests) {
-        Ok(added) => {
-            shared.works();
-            added.into_iter().map(|added| Ok(outcome(added))).collect()
-        }
-        // The archive currently accepts no tests.
-        Err(e @ (ArchiveError::Io { .. } | ArchiveError::Full { .. } | ArchiveError::Busy { .. })) => {
-            vec![Err(shared.fails(&e)); tests.len()]
-        }
-        // One test failed, for example because a stored summary is damaged: add the tests one by one.
-        Err(_) if tests.len() > 1 => {
-            tests.chunks_mut(1).flat_map(|one| enter_batch(archive, one, shared)).collect()
-        }
-        Err(e) => vec![Err(shared.fails(&e))],
-    }
 }
 
 fn outcome(added: Result<AddOutcome, ArchiveError>) -> Stored {

@@ -606,7 +606,7 @@ fn hosts_push_with_certificates() {
     let model = with(own, "host-ca-file = \"hosts.pem\"").unwrap();
     assert_eq!(model.collectors[0].host_ca_file.as_deref(), Some("hosts.pem"));
     for (madrid, collector, wrong) in [
-        (own.to_owned(), "", "nothing tells the collector which certificate is that of madrid"),
+        (own.to_owned(), "", "the collector cannot know which certificate is that of madrid"),
         (both.clone(), "plain = true", "without TLS nobody sees the certificate of madrid"),
         (format!("pin = \"{}\"", pin("a")), "", "name its file, too"),
         (format!("{own}, pin = \"12:34\""), "", "write the fingerprint that the host prints"),

@@ -1,6 +1,6 @@
 //! [`HostCertificates`]: hosts that a collector recognises by certificates of TLS.
 //!
-//! The handshake only checks that a client has the private key of its certificate. Which host it belongs to, if any, is decided
+//! The handshake only checks that a client has the private key of its certificate. The host that it belongs to is found
 //! afterwards, so that a wrong certificate is refused like a wrong token: with the reason, a delay, and a line in the log.
 
 use super::HostProof;
@@ -323,7 +323,7 @@ mod tests {
         };
         refused(&params(&["berlin", "a.example.net"]), "is for berlin and a.example.net");
         refused(&params(&["*.example.net"]), "each host needs its own");
-        // A host that pushes with a token has no certificate, and an address or a common name is no name of a host.
+        // A host that pushes with a token has no certificate, and an address or a common name does not name a host.
         for none in ["rome", "madrid", "192.0.2.1", "berlin.example.net"] {
             refused(&params(&[none]), "names no host");
         }
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn one_wildcard_is_no_name_even_if_it_fits_one_host_only() {
+    fn one_wildcard_is_not_a_name_even_if_it_fits_one_host_only() {
         let own = Authority::new();
         let hosts = [("a.example.net".to_owned(), HostProof::Named)];
         let all = HostCertificates::new(&hosts, Some(&own.trusted())).unwrap();

@@ -64,7 +64,7 @@ pub struct PushTarget {
     pub trust: PushTrust,
 }
 
-/// What a host proves itself with.
+/// Proof that a request is from a host.
 #[derive(Clone, Debug)]
 pub enum PushCredential {
     /// A token, which every request contains.

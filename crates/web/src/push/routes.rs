@@ -116,13 +116,13 @@ impl PushState {
     /// Returns the host that a request is from, on a connection with the certificate `certified`, if it has one.
     ///
     /// # Errors
-    /// What is wrong, a token or a certificate, and the reason for the other side.
+    /// [`WrongProof`].
     fn host(&self, headers: &HeaderMap, certified: Option<&Certified>) -> Result<PushingHost, WrongProof> {
         let has_token = headers.contains_key(header::AUTHORIZATION);
         match certified {
-            // A token beside a certificate may be stolen from another host.
+            // A token in addition to a certificate may be stolen from another host.
             Some(_) if has_token => Err(WrongProof(
-                "token for pushes, beside a certificate",
+                "token for pushes, in addition to a certificate",
                 Arc::from("a host has a token or a certificate, and this request has both"),
             )),
             Some(Certified(Err(why))) => Err(WrongProof("certificate for pushes", why.clone())),
@@ -149,7 +149,7 @@ impl PushState {
 /// Refusal of a request that has no host's token.
 const NO_HOST: &str = "this collector has no host with this token: both hosts need the same file and keys";
 
-/// What proves no host, for the log, and the reason for the other side.
+/// Wrong token or certificate, as the log names it, and the reason for the other side.
 struct WrongProof(&'static str, Arc<str>);
 
 /// Builds the router of pushes.

@@ -10,7 +10,7 @@ use jitlat_web::{
 use std::fs;
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const HOSTS: [(&str, &str); 4] =
     [("berlin", "192.0.2.1"), ("madrid", "192.0.2.2"), ("oslo", "2001:db8::3"), ("rome", "192.0.2.4")];
