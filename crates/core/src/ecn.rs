@@ -300,7 +300,9 @@ mod tests {
 
     #[test]
     fn a_marking_is_read_as_it_is_written() {
-        for marking in [EcnMarking::Off, EcnMarking::Ect0, EcnMarking::Ect1, EcnMarking::Both { seed: u64::MAX }] {
+        for marking in
+            [EcnMarking::Off, EcnMarking::Ect0, EcnMarking::Ect1, EcnMarking::Both { seed: u64::MAX }]
+        {
             assert_eq!(marking.to_string().parse(), Ok(marking));
         }
         for text in ["", "both", "both x", "ect2", "ce"] {

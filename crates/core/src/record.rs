@@ -379,7 +379,10 @@ mod tests {
         }
         r.set_answer_mark(Some(Ecn::NotEct));
         r.set_traffic_class(Some(0xb9));
-        assert_eq!((r.request_mark(), r.answer_mark(), r.ecn()), (Some(Ecn::Ce), Some(Ecn::NotEct), Some(Ecn::Ect1)));
+        assert_eq!(
+            (r.request_mark(), r.answer_mark(), r.ecn()),
+            (Some(Ecn::Ce), Some(Ecn::NotEct), Some(Ecn::Ect1))
+        );
         r.set_request_mark(None);
         assert_eq!((r.request_mark(), r.answer_mark(), r.dscp()), (None, Some(Ecn::NotEct), Some(46)));
     }

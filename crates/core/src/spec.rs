@@ -288,7 +288,13 @@ impl TryFrom<UncheckedSpec> for TestSpec {
 
     fn try_from(u: UncheckedSpec) -> Result<TestSpec, SpecError> {
         let checked = TestSpec::new(u.direction, u.transport, u.packets, u.payload, u.period, u.schedule)?;
-        Ok(TestSpec { dscp: u.dscp, marking: u.marking, src_port: u.src_port, dst_port: u.dst_port, ..checked })
+        Ok(TestSpec {
+            dscp: u.dscp,
+            marking: u.marking,
+            src_port: u.src_port,
+            dst_port: u.dst_port,
+            ..checked
+        })
     }
 }
 

@@ -18,8 +18,8 @@ pub use crate::metrics::dependence::{NoInterval, QuantileInterval, ShareInterval
 pub use crate::metrics::duplicate::{Duplicates, TimeToDuplicate};
 pub use crate::metrics::ipdv::Ipdv;
 pub use crate::metrics::local_queue::LocalQueue;
-pub use crate::metrics::marks::{AboveFastest, BlockDifference, CeDelay, MarkDelay, MarkFigures};
 pub use crate::metrics::loss::{Gilbert1960, GilbertElliott, GilbertFit, Loss, LossPattern, RunsTest};
+pub use crate::metrics::marks::{AboveFastest, BlockDifference, CeDelay, MarkDelay, MarkFigures};
 pub use crate::metrics::objectives::Y1541;
 pub use crate::metrics::periods::{MeanPeriods, MeanRate};
 pub use crate::metrics::qoo::{OutcomeScore, QualityOfOutcome};

@@ -31,8 +31,9 @@
 //! Probabilities are ratios (0.01) or percentages (1%).
 
 use super::{
-    Aqm, CellBottleneck, Choice, Competition, CrossTraffic, DUALPI2_TARGET, DelayPoint, DuplicationModel, EcnRule, GilbertModel, Jitter,
-    MAX_COPIES, Outage, PathModel, Police, RateBottleneck, ReorderingModel, SizeLimit,
+    Aqm, CellBottleneck, Choice, Competition, CrossTraffic, DUALPI2_TARGET, DelayPoint, DuplicationModel,
+    EcnRule, GilbertModel, Jitter, MAX_COPIES, Outage, PathModel, Police, RateBottleneck, ReorderingModel,
+    SizeLimit,
 };
 use core::str::FromStr;
 use jitlat_core::ecn::{Ecn, NotAMark};

@@ -1,8 +1,8 @@
 //! [`findings`]: conclusions from the figures for real-time traffic.
 
+use super::marks;
 use super::sentences::coincidence::finding;
 use super::sentences::findings::{self as sentences, ClassKind, LossDistribution};
-use super::marks;
 use super::severity::{of_missing, of_wait};
 use jitlat_core::answer::{CauseId, Coincidence, PacketEffect};
 use jitlat_core::answer::{Level, Verdict};

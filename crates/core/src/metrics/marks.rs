@@ -253,9 +253,9 @@ impl MarkBlocks {
         let blocks = self.differences.len();
         blocks <= n / BLOCK
             && self.open.len() <= MAX_OPEN + 1
-            && Ecn::ALL.iter().all(|mark| {
-                self.received[*mark] <= n && self.above_fastest[*mark].is_possible(blocks)
-            })
+            && Ecn::ALL
+                .iter()
+                .all(|mark| self.received[*mark] <= n && self.above_fastest[*mark].is_possible(blocks))
             && self.differences.is_possible(blocks)
             && self.differences_in_queue.is_possible(self.differences_in_queue.len())
             && self.differences_in_queue.len() <= blocks
@@ -366,7 +366,11 @@ mod tests {
             let whole = after(0..5000, delay);
             let mut joined = after(0..lead, delay);
             joined.join(after(cut..5000, delay), &after(cut..lead, delay));
-            assert_eq!((joined.received(), joined.delay()), (whole.received(), whole.delay()), "{cut} {lead}");
+            assert_eq!(
+                (joined.received(), joined.delay()),
+                (whole.received(), whole.delay()),
+                "{cut} {lead}"
+            );
         }
     }
 

@@ -3,8 +3,8 @@
 use crate::metrics::qoo::QualityOfOutcome;
 use crate::spec::Direction;
 use crate::summary::{
-    ClockEstimate, Corrected, Dejitter, Distribution, Ipdv, Loss, MarkFigures, Rfc3550, SkewHull, StampCounts,
-    Summary, Y1541,
+    ClockEstimate, Corrected, Dejitter, Distribution, Ipdv, Loss, MarkFigures, Rfc3550, SkewHull,
+    StampCounts, Summary, Y1541,
 };
 use crate::twoway::{DirectionResult, TwoWayFigures};
 use std::collections::BTreeMap;

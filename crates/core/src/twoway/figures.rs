@@ -5,8 +5,8 @@ use super::{Directions, FarReport, MarkedSlowdown, NotAnswers, TcpStats};
 use crate::answer::JitterWithoutStep;
 use crate::metrics::qoo::QualityOfOutcome;
 use crate::summary::{
-    ClockEstimate, Corrected, Dejitter, Distribution, Ipdv, Loss, MarkFigures, Rfc3550, SkewHull, StampCounts, Trend,
-    Y1541,
+    ClockEstimate, Corrected, Dejitter, Distribution, Ipdv, Loss, MarkFigures, Rfc3550, SkewHull,
+    StampCounts, Trend, Y1541,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

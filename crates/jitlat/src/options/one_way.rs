@@ -83,7 +83,9 @@ impl OneWayArgs {
                 bail!("--ecn needs version 3: classic results contain no marks; leave out --classic");
             }
             if let Some(name) = self.protocol.foreign() {
-                bail!("--ecn: {name} does not report with which marks packets arrive; leave out --proto {name}");
+                bail!(
+                    "--ecn: {name} does not report with which marks packets arrive; leave out --proto {name}"
+                );
             }
         }
         let own_port = port.filter(|_| self.protocol.foreign().is_none());

@@ -35,13 +35,7 @@ pub enum Numbering {
 
 impl Numbering {
     /// Returns the deliveries of a datagram with this payload; `packet` is the IP packet.
-    fn pass(
-        self,
-        path: &mut Impairment,
-        now: SteadyTime,
-        packet: PathPacket,
-        payload: &[u8],
-    ) -> Deliveries {
+    fn pass(self, path: &mut Impairment, now: SteadyTime, packet: PathPacket, payload: &[u8]) -> Deliveries {
         match (self, sequence(payload)) {
             (Numbering::Arrival, _) => path.pass(now, packet),
             (Numbering::Sequence, Some(n)) => path.pass_test(now, packet, n),

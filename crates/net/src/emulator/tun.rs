@@ -231,9 +231,7 @@ impl TunWorker {
             {
                 self.numbering.pass(path, now, entering, payload)
             }
-            _ if self.numbering == Numbering::Arrival && self.ports.is_empty() => {
-                path.pass(now, entering)
-            }
+            _ if self.numbering == Numbering::Arrival && self.ports.is_empty() => path.pass(now, entering),
             _ => path.pass_other(now, entering),
         }
     }

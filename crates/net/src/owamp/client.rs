@@ -9,9 +9,9 @@ use crate::drive::{Driver, facts_after};
 use crate::engine::stream_socket::{self, Marks};
 use crate::interface::InterfaceCounters;
 use crate::ring::{self, Outlet, RingIntake};
+use crate::sockets::PacketMarker;
 use crate::stamp::{StampMode, StampedPackets};
 use crate::wake::Waker;
-use crate::sockets::PacketMarker;
 use crate::{random, sockets, sys};
 use jitlat_core::ntp::NtpTime;
 use jitlat_core::observer::{Event, Observer, StreamProgress, Unobserved};
@@ -248,7 +248,10 @@ impl<'a> OwampTest<'a> {
             at.set_port(if sends { spec.src_port } else { spec.dst_port });
             let socket = sockets::bind_udp_alone(at)?;
             let stamped = if sends { StampedPackets::SENT } else { StampedPackets::RECEIVED };
-            let marks = Marks { marker: PacketMarker::new(spec.dscp, spec.marking), priority: request.settings.sending.priority };
+            let marks = Marks {
+                marker: PacketMarker::new(spec.dscp, spec.marking),
+                priority: request.settings.sending.priority,
+            };
             let (stamps, socket_notes) = stream_socket::prepare_udp(
                 &socket,
                 stamped,

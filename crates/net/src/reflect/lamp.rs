@@ -110,8 +110,13 @@ fn serve(
                     if kind == LampFollowUp::Kernel {
                         let (to, arrived, answered) = (arrival.from, arrival.at, clock::wall());
                         let which = AwaitingFollowUp { to, from: local, dscp, id, seq, arrived, answered };
-                        let tracking =
-                            AnswerTracking { mark: Ecn::NotEct, which, stamped: true, leaving: None, same_link: false };
+                        let tracking = AnswerTracking {
+                            mark: Ecn::NotEct,
+                            which,
+                            stamped: true,
+                            leaving: None,
+                            same_link: false,
+                        };
                         return out.push_tracked(&answer, to, local, dscp, tracking);
                     }
                     let began = if kind == LampFollowUp::Application { now.wall } else { arrival.at };

@@ -139,8 +139,7 @@ fn reflect(
                     let which = SentAnswer { to: arrival.from, ssid: r.ssid, seq: r.seq };
                     // In sessions that request departure times, every answer is stamped.
                     let stamped = r.follow_up && stamps;
-                    let tracking =
-                        AnswerTracking {
+                    let tracking = AnswerTracking {
                         mark: r.mark,
                         which,
                         stamped,

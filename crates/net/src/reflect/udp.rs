@@ -374,7 +374,13 @@ impl<K: Copy> Answers<K> {
         let AnswerTracking { mark, which, stamped, leaving, same_link } = tracking;
         let stamped = leaving.is_some_and(|leaving| self.is_lead_due(leaving)) || stamped;
         let read = leaving.map(|leaving| leaving.read.wall);
-        self.add(answer, to, from, dscp << 2 | mark.bits(), Tracked { which: Some(which), stamped, read, same_link });
+        self.add(
+            answer,
+            to,
+            from,
+            dscp << 2 | mark.bits(),
+            Tracked { which: Some(which), stamped, read, same_link },
+        );
     }
 
     fn add(
@@ -484,8 +490,13 @@ mod tests {
             client.send(b"?").unwrap();
             socket.receive(None, |out, _, arrival, local| {
                 let to = if n % 4 == 1 { unreachable } else { arrival.from };
-                let tracking =
-                    AnswerTracking { mark: Ecn::NotEct, which: n, stamped: n % 8 < 4, leaving: None, same_link: false };
+                let tracking = AnswerTracking {
+                    mark: Ecn::NotEct,
+                    which: n,
+                    stamped: n % 8 < 4,
+                    leaving: None,
+                    same_link: false,
+                };
                 out.push_tracked(b"!", to, local, 0, tracking);
             });
             let until = Instant::now() + LIMIT;

@@ -7,8 +7,8 @@ use crate::shares::{Rank, SessionName, ShareTable};
 use crate::stamp::auth::StampKey;
 use crate::stamp::packet::{StampAnswer, StampLayout, StampRequest, TRUNCATED, is_answer, is_stamp};
 use crate::stamp::tlv::{
-    AccessReport, ClassOfService, DirectMeasurement, EcnReply, FollowUpTelemetry, HEADER_LEN, MicroSession, ReturnPath,
-    Tlv, TlvStep, Tlvs, flag, kind,
+    AccessReport, ClassOfService, DirectMeasurement, EcnReply, FollowUpTelemetry, HEADER_LEN, MicroSession,
+    ReturnPath, Tlv, TlvStep, Tlvs, flag, kind,
 };
 use crate::twoway::reflect::{RequestArrival, Silence};
 use core::net::{IpAddr, SocketAddr};

@@ -249,7 +249,8 @@ impl Protocol for StampSender {
         let StampOptions { class_of_service, marking, .. } = self.options;
         if class_of_service.is_some() || marking.is_on() {
             let wanted = class_of_service.unwrap_or(0);
-            let cos = ClassOfService { wanted, wanted_ecn: marking.of(seq.into()), ..ClassOfService::default() };
+            let cos =
+                ClassOfService { wanted, wanted_ecn: marking.of(seq.into()), ..ClassOfService::default() };
             tlv::push(&mut tlvs, tlv::kind::CLASS_OF_SERVICE, &cos.to_bytes());
         }
         tlvs.extend_from_slice(&self.fixed_tlvs);

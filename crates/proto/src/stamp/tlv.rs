@@ -138,8 +138,7 @@ pub enum EcnReply {
 }
 
 impl EcnReply {
-    const ALL: [EcnReply; 4] =
-        [EcnReply::Unknown, EcnReply::Undefined, EcnReply::Unable, EcnReply::Applied];
+    const ALL: [EcnReply; 4] = [EcnReply::Unknown, EcnReply::Undefined, EcnReply::Unable, EcnReply::Applied];
 }
 
 impl ClassOfService {
@@ -395,8 +394,7 @@ mod tests {
         // A request for ECT(1) on the answer; the answer to it after CE on the way, with and without the mark.
         let request = ClassOfService { wanted: 46, wanted_ecn: Ecn::Ect1, ..ClassOfService::default() };
         assert_eq!(request.to_bytes(), [0xb8, 0x00, 0x40, 0x00]);
-        let applied =
-            ClassOfService { received: 46, ecn: Ecn::Ce, ecn_reply: EcnReply::Applied, ..request };
+        let applied = ClassOfService { received: 46, ecn: Ecn::Ce, ecn_reply: EcnReply::Applied, ..request };
         assert_eq!((applied.to_bytes(), applied.answer_mark()), ([0xba, 0xec, 0x70, 0x00], Some(Ecn::Ect1)));
         let unable = ClassOfService { ecn_reply: EcnReply::Unable, ..applied };
         assert_eq!((unable.to_bytes(), unable.answer_mark()), ([0xba, 0xec, 0x60, 0x00], Some(Ecn::NotEct)));

@@ -404,7 +404,8 @@ impl<P: Protocol> Pinger<P> {
         let answered = record.answer_mark().or(sent);
         let marked = got_ce(sent, record.request_mark()) || got_ce(answered, record.ecn());
         let waits = self.plan.wait.is_some() || period.times(self.slowdown.factor) >= MAX_SLOWED_PERIOD;
-        if !marked || !marking.is_on() || waits || self.slowdown.until.is_some_and(|until| now.steady < until) {
+        if !marked || !marking.is_on() || waits || self.slowdown.until.is_some_and(|until| now.steady < until)
+        {
             return;
         }
         self.slowdown.factor *= 2;

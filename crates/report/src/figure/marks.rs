@@ -14,10 +14,12 @@ pub fn delay_by_mark(run: &DrawnRun<'_>) -> Option<Figure> {
     let all = of_directions.chain(whole).filter_map(|(figures, name)| Some((figures.delay.as_ref()?, name)));
     let (delay, name) = all.max_by_key(|(delay, _)| delay.difference.median_ns.map(i64::saturating_abs))?;
     let curve = |above: &AboveFastest| -> Vec<(f64, f64)> {
-        let deciles = above.deciles_ns.iter().zip(1..).map(|(ns, tenth)| (*ns as f64, f64::from(tenth) / 10.0));
+        let deciles =
+            above.deciles_ns.iter().zip(1..).map(|(ns, tenth)| (*ns as f64, f64::from(tenth) / 10.0));
         deciles.chain(above.p99_ns.map(|ns| (ns as f64, 0.99))).collect()
     };
-    let high = Ecn::ALL.iter().filter_map(|mark| delay.above_fastest[*mark].p99_ns).max().filter(|ns| *ns > 0)?;
+    let high =
+        Ecn::ALL.iter().filter_map(|mark| delay.above_fastest[*mark].p99_ns).max().filter(|ns| *ns > 0)?;
     let series = Ecn::ALL.into_iter().zip(0u8..).map(|(mark, k)| {
         let line = Mark::Line { points: curve(&delay.above_fastest[mark]), dashed: !mark.is_l4s() };
         MarkSeries::new(mark.to_string(), Tone::Run(k), line)

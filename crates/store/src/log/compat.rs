@@ -98,7 +98,8 @@ impl RowLayout {
 
     /// Returns the number of moments (times of a packet) in a row.
     pub(super) fn moments(self) -> usize {
-        let is_two_way = matches!(self, RowLayout::TwoWay { .. } | RowLayout::TwoWayMarked | RowLayout::TwoWayTcp);
+        let is_two_way =
+            matches!(self, RowLayout::TwoWay { .. } | RowLayout::TwoWayMarked | RowLayout::TwoWayTcp);
         if is_two_way { 4 } else { 2 }
     }
 

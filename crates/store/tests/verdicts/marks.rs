@@ -5,7 +5,8 @@ use super::context::Draw;
 use jitlat_core::answer::CauseId;
 use jitlat_core::{Direction, Ecn, EcnMarking, Schedule, Span, TestSpec, Transport};
 use jitlat_impair::{
-    Answering, Aqm, Competition, CrossTraffic, DUALPI2_TARGET, EcnRule, Jitter, PathModel, RateBottleneck, Trial,
+    Answering, Aqm, Competition, CrossTraffic, DUALPI2_TARGET, EcnRule, Jitter, PathModel, RateBottleneck,
+    Trial,
 };
 use jitlat_store::log::LogWriter;
 use std::collections::BTreeMap;
@@ -93,7 +94,8 @@ fn dropped(draw: &mut Draw, path: &mut PathModel) {
 fn single_queue(draw: &mut Draw, path: &mut PathModel) {
     queue(draw, path);
     let threshold = Span(draw.between(1e6, 5e6) as i64);
-    let codel = Aqm::Codel { target: Span::millis(5), interval: Span::millis(100), threshold: Some(threshold) };
+    let codel =
+        Aqm::Codel { target: Span::millis(5), interval: Span::millis(100), threshold: Some(threshold) };
     path.aqm = Some(if draw.unit() < 0.5 { codel } else { Aqm::Step { threshold } });
 }
 
@@ -125,8 +127,11 @@ fn named(behaviour: usize, seed: u64) -> Vec<CauseId> {
         processing: Span::micros(30),
     });
     let outcome = trial.run();
-    let mut log =
-        if two_way { LogWriter::two_way_marked(Vec::new()) } else { LogWriter::new(Vec::new(), Default::default()) };
+    let mut log = if two_way {
+        LogWriter::two_way_marked(Vec::new())
+    } else {
+        LogWriter::new(Vec::new(), Default::default())
+    };
     log.begin(&outcome.session);
     outcome.records.iter().for_each(|record| log.record(record));
     log.finish(&outcome.session);
@@ -155,12 +160,16 @@ fn run(seeds: Range<u64>) {
             let found = named(k, seed);
             if found != Vec::from_iter(*expected) {
                 let names: Vec<&str> = found.iter().map(|id| id.name()).collect();
-                wrong.entry(if names.is_empty() { "nothing".to_owned() } else { names.join(" ") }).or_default().push(seed);
+                wrong
+                    .entry(if names.is_empty() { "nothing".to_owned() } else { names.join(" ") })
+                    .or_default()
+                    .push(seed);
             }
         }
         let all = seeds.end - seeds.start;
         let right = all - wrong.values().map(|seeds| seeds.len() as u64).sum::<u64>();
-        let others: Vec<String> = wrong.iter().map(|(names, seeds)| format!("{names} {}", seeds.len())).collect();
+        let others: Vec<String> =
+            wrong.iter().map(|(names, seeds)| format!("{names} {}", seeds.len())).collect();
         println!("| {name} | {all} | {right} | {} |", others.join(", "));
         if (right as f64) < MIN_RIGHT * all as f64 {
             poor.push(format!("{name}: {right} of {all}; {wrong:?}"));

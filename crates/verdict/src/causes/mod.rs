@@ -18,8 +18,8 @@ mod rule;
 mod send_failure;
 pub(crate) mod sender_stall;
 
-pub use rule::{CauseRule, FoundCause};
 pub use marks::{MARK_RULES, MarkRule};
+pub use rule::{CauseRule, FoundCause};
 pub(crate) use rule::{merge_of_kind, merge_repeated};
 
 /// Rules of all kinds of cause.

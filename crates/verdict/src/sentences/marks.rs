@@ -6,13 +6,18 @@ use jitlat_core::summary::AboveFastest;
 fn share(affected: u64, all: u64) -> String {
     match affected == all {
         true => format!("all of {}", count(all, "packet")),
-        false => format!("{} ({affected} of {})", percent(affected as f64 / all.max(1) as f64), count(all, "packet")),
+        false => format!(
+            "{} ({affected} of {})",
+            percent(affected as f64 / all.max(1) as f64),
+            count(all, "packet")
+        ),
     }
 }
 
 /// Evidence that `affected` of `all` packets with the marks `names` arrived as Not-ECT; those with `spared` did not.
 pub fn bleached(names: &str, affected: u64, all: u64, spared: &str) -> String {
-    let which = if affected == all { "" } else { " on a part of the packets, as if one of several routes did so" };
+    let which =
+        if affected == all { "" } else { " on a part of the packets, as if one of several routes did so" };
     let spared = if spared.is_empty() { String::new() } else { format!("; {spared} is not removed") };
     format!("the path removes {names}{which}: {} arrived as Not-ECT{spared}", share(affected, all))
 }
@@ -73,7 +78,11 @@ pub fn marked(names: &str, marked: u64, all: u64, delay: CeTime) -> String {
 
 /// Evidence for a dual queue: median of the difference and its interval, in ns; delay of ECT(1) above the fastest packet of
 /// its block, and the number of ECT(1) packets that arrived with CE, of all.
-pub fn dual_queue(median: i64, [low, high]: [i64; 2], (ect1, (ce, all)): (&AboveFastest, (u64, u64))) -> String {
+pub fn dual_queue(
+    median: i64,
+    [low, high]: [i64; 2],
+    (ect1, (ce, all)): (&AboveFastest, (u64, u64)),
+) -> String {
     let [median, low, high] = [median, low, high].map(|ns| time(ns as f64));
     let p99 = ect1.p99_ns.map_or_else(String::new, |ns| {
         format!("; 99 % of ECT(1) at most {} behind the fastest of four", time(ns as f64))
@@ -88,13 +97,9 @@ pub fn dual_queue(median: i64, [low, high]: [i64; 2], (ect1, (ce, all)): (&Above
     )
 }
 
-/// Conclusion if no rule has found a cause: `parts` are clauses.
+/// Conclusion about marks: `parts` are clauses.
 pub fn conclusion(parts: &[String]) -> String {
-    let mut text = format!("Marks (ECN): {}.", parts.join("; "));
-    if let Some(first) = text.get_mut(..1) {
-        first.make_ascii_uppercase();
-    }
-    text
+    format!("Marks (ECN): {}.", parts.join("; "))
 }
 
 /// Clause about marks that all arrived as sent.
@@ -120,8 +125,9 @@ pub fn delays_alike([low, high]: [i64; 2]) -> String {
 }
 /// Clause about delays whose difference is too uncertain.
 pub fn difference_not_resolved([low, high]: [i64; 2]) -> String {
-    let [low, high] = [low, high].map(|ns| {
-        format!("{}{}", if ns < 0 { "-" } else { "" }, time(ns.unsigned_abs() as f64))
-    });
-    format!("whether the mark makes a difference to the delay is not resolved ({low} to {high}, 95 % confidence)")
+    let [low, high] =
+        [low, high].map(|ns| format!("{}{}", if ns < 0 { "-" } else { "" }, time(ns.unsigned_abs() as f64)));
+    format!(
+        "whether the mark makes a difference to the delay is not resolved ({low} to {high}, 95 % confidence)"
+    )
 }

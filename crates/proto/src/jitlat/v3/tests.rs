@@ -11,7 +11,8 @@ use jitlat_core::session::HostFacts;
 use jitlat_core::so_far::{Latest, ReceivedSoFar};
 use jitlat_core::tcp::TcpMoment;
 use jitlat_core::{
-    Direction, Dscp, EcnMarking, Flags, PacketRecord, Schedule, Span, Stamp, StampSource, TestSpec, Transport, WallTime,
+    Direction, Dscp, EcnMarking, Flags, PacketRecord, Schedule, Span, Stamp, StampSource, TestSpec,
+    Transport, WallTime,
 };
 use proptest::option;
 use proptest::prelude::*;

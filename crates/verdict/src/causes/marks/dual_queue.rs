@@ -4,8 +4,8 @@ use super::marked::marked;
 use super::{MIN_BLOCKS, MarkCase, MarkRule, cause};
 use crate::sentences::marks;
 use jitlat_core::answer::{Cause, CauseId};
-use jitlat_core::ecn::Ecn;
 use jitlat_core::distribution::Percent;
+use jitlat_core::ecn::Ecn;
 use jitlat_core::summary::Distribution;
 
 pub const RULE: MarkRule = MarkRule {

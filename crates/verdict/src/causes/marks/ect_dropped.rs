@@ -29,7 +29,8 @@ pub(crate) fn are_losses_resolved(figures: &MarkFigures) -> bool {
 }
 
 fn find(case: &MarkCase<'_>) -> Option<Cause> {
-    let (sent, lost) = case.figures.sent.zip(case.figures.lost).filter(|_| are_losses_resolved(case.figures))?;
+    let (sent, lost) =
+        case.figures.sent.zip(case.figures.lost).filter(|_| are_losses_resolved(case.figures))?;
     let of = |mark: Ecn| Affected { count: lost[mark], all: sent[mark] };
     let plain = of(Ecn::NotEct);
     let is_worse = |marked: Affected| {

@@ -31,14 +31,8 @@ pub struct MarkRule {
 }
 
 /// Rules of all kinds of cause that marks show.
-pub const MARK_RULES: [MarkRule; 6] = [
-    ect_dropped::RULE,
-    bleached::RULE,
-    remarked::RULE,
-    ce_erased::RULE,
-    dual_queue::RULE,
-    marked::RULE,
-];
+pub const MARK_RULES: [MarkRule; 6] =
+    [ect_dropped::RULE, bleached::RULE, remarked::RULE, ce_erased::RULE, dual_queue::RULE, marked::RULE];
 
 /// Marks of the packets in one direction.
 #[derive(Clone, Copy)]

@@ -24,9 +24,12 @@ const CHANGES: [[Ecn; 2]; 5] = [
 
 fn find(case: &MarkCase<'_>) -> Option<Cause> {
     let received = case.received();
-    let of = |[sent, arrived]: [Ecn; 2]| Affected { count: received[sent][arrived], all: received[sent].total() };
+    let of =
+        |[sent, arrived]: [Ecn; 2]| Affected { count: received[sent][arrived], all: received[sent].total() };
     let changed: Vec<[Ecn; 2]> = CHANGES.into_iter().filter(|change| of(*change).count > 0).collect();
     let largest = changed.iter().copied().max_by_key(|change| of(*change).count)?;
-    let parts = changed.iter().map(|change| (change.map(|mark| mark.to_string()), of(*change).count, of(*change).all));
+    let parts = changed
+        .iter()
+        .map(|change| (change.map(|mark| mark.to_string()), of(*change).count, of(*change).all));
     Some(cause(RULE.id, 0.99, of(largest).share(), marks::remarked(&parts.collect::<Vec<_>>())))
 }

@@ -13,7 +13,9 @@ use crate::jitlat::auth::{ConnectionSide, NONCE_LEN, derive};
 use crate::jitlat::codec::Codec;
 use crate::jitlat::dialect::Dialect;
 use crate::jitlat::flow::{FlowId, FlowRole, ReceiveReport};
-use crate::jitlat::message::{DecodeError, FEEDBACK, Hello, MARKS, Message, Nak, NakCode, Probe, VERSION, Welcome};
+use crate::jitlat::message::{
+    DecodeError, FEEDBACK, Hello, MARKS, Message, Nak, NakCode, Probe, VERSION, Welcome,
+};
 use crate::jitlat::recording::Recording;
 use crate::jitlat::seal::{KeyShare, SharedSecret};
 use crate::jitlat::session_table::SessionId;
@@ -23,7 +25,8 @@ use jitlat_core::session::HostFacts;
 use jitlat_core::{ClockProbe, Direction, Session, SteadyTime, TestSpec};
 use std::collections::VecDeque;
 
-const NO_MARKS: &str = "the server is too old to send packets with marks (--ecn): update it, or send to it without -R or -b";
+const NO_MARKS: &str =
+    "the server is too old to send packets with marks (--ecn): update it, or send to it without -R or -b";
 const NEEDS_KEY: &str = "the server requires a key: give it with --key-file";
 const SERVER_WITHOUT_KEY: &str =
     "the server has no key and cannot prove its identity: start it with --key-file, or omit the key here";
