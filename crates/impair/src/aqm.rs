@@ -227,7 +227,7 @@ mod tests {
         let [not_ect, ect1, ect0, ce] = by_mark(&path, 10_000);
         let [classic, classic_ect, low, low_ce] =
             [&not_ect, &ect0, &ect1, &ce].map(|packets| median(packets));
-        // The classic queue stands at its target of 15 ms; the low-latency queue waits for one packet at most.
+        // The wait in the classic queue is near its target of 15 ms; the low-latency queue waits for one packet at most.
         assert!(
             (8.0..25.0).contains(&classic) && (classic - classic_ect).abs() < 2.0,
             "{classic} {classic_ect}"

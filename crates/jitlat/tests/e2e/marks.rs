@@ -1,5 +1,5 @@
 //! Marks (ECN) between namespaces: a router whose firewall rewrites or drops marks, a router with two queues by mark, and the
-//! emulator's coupled dual queue. What was done to the packets is named.
+//! emulator's coupled dual queue. The report names what each of them does.
 
 use crate::harness::*;
 use crate::undisturbed::undisturbed;

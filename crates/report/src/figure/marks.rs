@@ -10,7 +10,7 @@ pub fn delay_by_mark(run: &DrawnRun<'_>) -> Option<Figure> {
     let directions = two_way.into_iter().flat_map(|t| [(&t.up, " up"), (&t.down, " down")]);
     let of_directions = directions.filter_map(|(d, name)| Some((d.as_ref()?.marks.as_deref()?, name)));
     let whole = run.summary.marks.as_deref().map(|figures| (figures, ""));
-    // The direction that tells more is drawn.
+    // The direction with the larger difference is drawn.
     let all = of_directions.chain(whole).filter_map(|(figures, name)| Some((figures.delay.as_ref()?, name)));
     let (delay, name) = all.max_by_key(|(delay, _)| delay.difference.median_ns.map(i64::saturating_abs))?;
     let curve = |above: &AboveFastest| -> Vec<(f64, f64)> {
