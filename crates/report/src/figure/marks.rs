@@ -21,7 +21,7 @@ pub fn delay_by_mark(run: &DrawnRun<'_>) -> Option<Figure> {
     let high =
         Ecn::ALL.iter().filter_map(|mark| delay.above_fastest[*mark].p99_ns).max().filter(|ns| *ns > 0)?;
     let series = Ecn::ALL.into_iter().zip(0u8..).map(|(mark, k)| {
-        let line = Mark::Line { points: curve(&delay.above_fastest[mark]), dashed: !mark.is_l4s() };
+        let line = Mark::Line { points: curve(&delay.above_fastest[mark]), dashed: false };
         MarkSeries::new(mark.to_string(), Tone::Run(k), line)
     });
     let blocks = group_thousands(&delay.blocks.to_string());
@@ -30,8 +30,8 @@ pub fn delay_by_mark(run: &DrawnRun<'_>) -> Option<Figure> {
         title: run.titled(&format!("Delay by mark (ECN){name}")),
         subtitle: format!("n = {blocks} blocks of four packets, one of each mark"),
         measured: String::new(),
-        about: "Time by which packets are slower than the fastest of the four packets of their block. ECT(1) and CE (solid) use the \
-                low-latency queue where there is one, Not-ECT and ECT(0) (dashed) the classic one: if the path has one queue, the \
+        about: "Time by which packets are slower than the fastest of the four packets of their block. ECT(1) and CE use the \
+                low-latency queue where there is one, Not-ECT and ECT(0) the classic one: if the path has one queue, the \
                 lines lie together."
             .into(),
         x: Axis::linear("behind the fastest packet of the block", AxisUnit::Time, 0.0, 1.04 * high as f64),
