@@ -2,7 +2,9 @@
 // Aims at: crates/proto/src/stamp crates/proto/src/reqresp crates/proto/src/twoway/pinger.rs
 
 use jitlat_core::ntp::ErrorEstimate;
-use jitlat_core::{Direction, Schedule, Span, Stamp, StampSource, SteadyTime, TestSpec, Transport, WallTime};
+use jitlat_core::{
+    Direction, EcnMarking, Schedule, Span, Stamp, StampSource, SteadyTime, TestSpec, Transport, WallTime,
+};
 use jitlat_proto::machine::Tick;
 use jitlat_proto::reqresp::{ExchangeSizes, GREETING_LEN, Requester, respond};
 use jitlat_proto::stamp::sender::StampOptions;
@@ -87,6 +89,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
         size: input.size.into(),
         light: input.light,
         class_of_service: input.marked.then_some(46),
+        marking: if input.marked { EcnMarking::Both { seed: input.size.into() } } else { EcnMarking::Off },
         direct_measurement: input.marked,
         ..StampOptions::default()
     };

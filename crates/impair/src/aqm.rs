@@ -186,3 +186,116 @@ impl DualPi2 {
         (self.low_until, if marked { Ecn::Ce } else { mark })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{Impairment, PathPacket, Scenario};
+    use jitlat_core::Ecn;
+    use jitlat_core::time::{Span, SteadyTime};
+
+    /// Deliveries of `n` packets of each mark, one every 500 µs in turn: the delays in ms, and the marks on arrival;
+    /// `None` for lost ones.
+    fn by_mark(path: &str, n: i64) -> [Vec<Option<(f64, Ecn)>>; 4] {
+        let scenario: Scenario = path.parse().expect("the scenario is right");
+        let mut path = Impairment::new(scenario.up, 3);
+        let mut all = [const { Vec::new() }; 4];
+        for k in 0..4 * n {
+            let (mark, now) = (Ecn::of_bits((k % 4) as u8), SteadyTime(0) + Span::micros(500).times(k));
+            let out = path.pass(now, PathPacket { bytes: 100, traffic_class: 0xb8 | mark.bits() });
+            assert!(out.is_empty() || out.traffic_class() & !3 == 0xb8, "the DSCP does not change");
+            let delay = out.first().map(|at| (*at - now).0 as f64 / 1e6);
+            all[k as usize % 4].push(delay.map(|delay| (delay, Ecn::of_bits(out.traffic_class()))));
+        }
+        all
+    }
+
+    fn median(packets: &[Option<(f64, Ecn)>]) -> f64 {
+        let mut delays: Vec<f64> = packets.iter().flatten().map(|(delay, _)| *delay).collect();
+        delays.sort_by(f64::total_cmp);
+        delays[delays.len() / 2]
+    }
+
+    fn share(packets: &[Option<(f64, Ecn)>], of: impl Fn(&Option<(f64, Ecn)>) -> bool) -> f64 {
+        packets.iter().filter(|p| of(p)).count() as f64 / packets.len() as f64
+    }
+
+    const LOAD: &str = "competition = tcp 30ms from 0s for 60s";
+
+    #[test]
+    fn a_dual_queue_serves_and_marks_as_rfc_9332_says() {
+        let path = format!("[up]\nrate = 20Mbit queue 250kB\naqm = dualpi2\n{LOAD}");
+        let [not_ect, ect1, ect0, ce] = by_mark(&path, 10_000);
+        let [classic, classic_ect, low, low_ce] =
+            [&not_ect, &ect0, &ect1, &ce].map(|packets| median(packets));
+        // The wait in the classic queue is near its target of 15 ms; the low-latency queue waits for one packet at most.
+        assert!(
+            (8.0..25.0).contains(&classic) && (classic - classic_ect).abs() < 2.0,
+            "{classic} {classic_ect}"
+        );
+        assert!(low < 1.0 && low_ce < 1.0, "{low} {low_ce}");
+        let marked =
+            |packets: &[Option<(f64, Ecn)>]| share(packets, |p| p.is_some_and(|(_, mark)| mark == Ecn::Ce));
+        // Coupling: p_C = (p_L / 2)².
+        let (p_low, p_classic, dropped) = (marked(&ect1), marked(&ect0), share(&not_ect, Option::is_none));
+        assert!(p_low > 0.02 && p_classic > 0.0 && p_classic < p_low / 2.0, "{p_low} {p_classic}");
+        assert!((p_classic - dropped).abs() < 0.01, "ECT(0) is marked where Not-ECT is dropped");
+        assert!(share(&ce, |p| p.is_none_or(|(_, mark)| mark == Ecn::Ce)) == 1.0, "CE stays CE");
+    }
+
+    #[test]
+    fn one_queue_marks_ect_alike_and_delays_all_alike() {
+        for aqm in ["step 5ms", "codel target 5ms interval 100ms threshold 5ms"] {
+            let path = format!("[up]\nrate = 20Mbit queue 250kB\naqm = {aqm}\n{LOAD}");
+            let [not_ect, ect1, ect0, _] = by_mark(&path, 4000);
+            let delays = [&not_ect, &ect1, &ect0].map(|packets| median(packets));
+            assert!(delays.iter().all(|delay| (delay - delays[0]).abs() < 1.0), "{aqm}: {delays:?}");
+            for packets in [&ect1, &ect0] {
+                for (wait, mark) in packets.iter().flatten() {
+                    // 40 µs of the delay are the packet's own transmission.
+                    assert!(*wait < 5.04 || *mark == Ecn::Ce, "{aqm}: {wait} ms, {mark}");
+                }
+                assert!(packets.iter().flatten().any(|(_, mark)| *mark == Ecn::Ce), "{aqm}");
+            }
+            assert!(not_ect.iter().flatten().all(|(_, mark)| *mark == Ecn::NotEct), "{aqm}");
+        }
+    }
+
+    #[test]
+    fn codel_without_a_threshold_marks_only_while_the_wait_persists() {
+        let path = format!("[up]\nrate = 10Mbit queue 250kB\naqm = codel target 5ms interval 100ms\n{LOAD}");
+        let [.., ect0, _] = by_mark(&path, 10_000);
+        let marked = share(&ect0, |p| p.is_some_and(|(_, mark)| mark == Ecn::Ce));
+        assert!((0.0001..0.2).contains(&marked), "{marked}");
+        assert!(median(&ect0) < 60.0, "TCP responds to CoDel's drops");
+    }
+
+    #[test]
+    fn boxes_rewrite_and_drop_by_mark() {
+        let arrived = |rules: &str| {
+            by_mark(&format!("[up]\n{rules}"), 1000).map(|packets| {
+                Ecn::ALL.map(|mark| share(&packets, |p| p.is_some_and(|(_, seen)| seen == mark)))
+            })
+        };
+        let [not_ect, ect1, ect0, ce] = arrived("ecn = ect0 ect1 ce to not-ect");
+        assert_eq!([not_ect, ect1, ect0, ce], [[1.0, 0.0, 0.0, 0.0]; 4]);
+        let [_, ect1, ect0, _] = arrived("ecn = ect1 to ect0");
+        assert_eq!([ect1, ect0], [[0.0, 0.0, 1.0, 0.0]; 2]);
+        let [not_ect, ect1, ect0, ce] = arrived("ecn = ect1 drop 30%");
+        assert!((ect1[1] - 0.7).abs() < 0.05, "{ect1:?}");
+        assert_eq!((not_ect[0], ect0[2], ce[3]), (1.0, 1.0, 1.0));
+        // Rules apply in their order.
+        let [_, ect1, ..] = arrived("ecn = ect1 to ect0\necn = ect0 to ce");
+        assert_eq!(ect1[3], 1.0);
+        for wrong in [
+            "ecn = ect1",
+            "ecn = to ce",
+            "ecn = ect2 drop",
+            "ecn = ect1 to",
+            "aqm = step 5ms",
+            "ecn = ce drop 2 3",
+        ] {
+            assert!(format!("[up]\n{wrong}").parse::<Scenario>().is_err(), "{wrong}");
+        }
+        assert!("[up]\nrate = 1Mbit queue 9kB\naqm = red".parse::<Scenario>().is_err());
+    }
+}

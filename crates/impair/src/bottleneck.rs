@@ -213,7 +213,7 @@ impl Bottleneck {
                 let frees = Span((begin - now).0 % longest.0.max(1));
                 let sent = dual.low_latency(now, (takes, frees, longest), mark, &mut self.rng);
                 // The transmitter is busy for the same time as with one queue, so that packets that arrive later at the
-                // classic queue wait longer. Those that wait there already are not delayed once more.
+                // classic queue wait longer. Those that wait there already are not delayed again.
                 self.busy_until = Some(begin + takes);
                 return Some(sent);
             }

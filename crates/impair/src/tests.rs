@@ -302,6 +302,8 @@ fn a_scenario_says_what_it_says() {
         reordering: ReorderingModel { choice: Choice::Exactly(vec![40..=40, 80..=82]), by: Span::millis(50) },
         rate: Some(RateBottleneck { bits: 512_000, queue: 16_000 }),
         cells: None,
+        aqm: None,
+        ecn: Vec::new(),
         competition: vec![
             Competition {
                 from: Span::seconds(5),
@@ -325,7 +327,7 @@ fn a_scenario_says_what_it_says() {
         min_bytes: 60,
     };
     assert_eq!(s.up, up);
-    assert_eq!((s.up.traffic_class(0xb9), s.down.traffic_class(0xb9)), (10 << 2 | 1, 0xb9));
+    assert_eq!((s.up.remark, s.down.remark), (Dscp::new(10), None));
     let down = PathModel {
         delay: Span::micros(20_500),
         jitter: Jitter::Sum(vec![

@@ -54,6 +54,10 @@ fn duration(summary: &Summary) -> f64 {
 
 /// Adds the causes to a verdict.
 pub(crate) fn add_causes(answer: &mut Answer, found: Vec<Cause>) {
+    if found.iter().any(|cause| cause.id == CauseId::DualQueue) {
+        // Packets in the faster queue overtake the others, which are not of the same kind.
+        answer.causes.retain(|cause| cause.id != CauseId::Reordering);
+    }
     for mut cause in found {
         if cause.id == CauseId::EctDropped && answer.severity > Severity::Good {
             // It explains the losses, so it comes first and has the severity of the verdict.
@@ -73,28 +77,31 @@ pub(crate) fn conclusions(summary: &Summary) -> Vec<Verdict> {
     let is_two_way = summary.two_way.is_some();
     cases
         .iter()
-        .map(|(direction, case)| {
+        .filter_map(|(direction, case)| {
             let causes = found.iter().filter(|cause| cause.direction == *direction);
             let mut parts: Vec<String> = causes.map(|cause| cause.because.clone()).collect();
             let names = |id: CauseId| found.iter().any(|c| c.id == id && c.direction == *direction);
-            parts.extend(unexplained(case, is_two_way && direction.is_none(), names));
+            // If the directions are known, their delays say more than the round trips.
+            let by_direction = is_two_way && direction.is_none() && cases.len() > 1;
+            parts.extend(unexplained(case, [is_two_way && direction.is_none(), by_direction], names));
             let whose = match direction {
                 Some(Direction::Up) => "up: ",
                 Some(Direction::Down) => "down: ",
                 None if is_two_way => "round trips: ",
                 None => "",
             };
-            Verdict::new(
-                "marks",
-                Level::Note,
-                sentences::conclusion(&[format!("{whose}{}", parts.join("; "))]),
-            )
+            let text = sentences::conclusion(&[format!("{whose}{}", parts.join("; "))]);
+            (!parts.is_empty()).then(|| Verdict::new("marks", Level::Note, text))
         })
         .collect()
 }
 
 /// Returns clauses about everything that no cause explains.
-fn unexplained(case: &MarkCase<'_>, round_trips: bool, names: impl Fn(CauseId) -> bool) -> Vec<String> {
+fn unexplained(
+    case: &MarkCase<'_>,
+    [round_trips, by_direction]: [bool; 2],
+    names: impl Fn(CauseId) -> bool,
+) -> Vec<String> {
     let MarkFigures { received, delay, .. } = case.figures;
     let mut parts = Vec::new();
     match received {
@@ -120,7 +127,7 @@ fn unexplained(case: &MarkCase<'_>, round_trips: bool, names: impl Fn(CauseId) -
             }
         });
     }
-    if let Some(delay) = delay.as_ref().filter(|_| !names(CauseId::DualQueue)) {
+    if let Some(delay) = delay.as_ref().filter(|_| !names(CauseId::DualQueue) && !by_direction) {
         let is_queue = is_queue_seen(case.pdv) || delay.difference_in_queue.blocks >= MIN_QUEUE_BLOCKS;
         parts.push(match delay.difference.interval_ns {
             Some(_) if delay.blocks >= MIN_BLOCKS && !is_queue => sentences::NO_QUEUE.to_owned(),
@@ -135,3 +142,6 @@ fn unexplained(case: &MarkCase<'_>, round_trips: bool, names: impl Fn(CauseId) -
     }
     parts
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,5 @@
 //! Marks (ECN) between namespaces: a router whose firewall rewrites or drops marks, a router with two queues by mark, and the
-//! emulator's coupled dual queue. What was done to the packets is named.
+//! emulator's coupled dual queue. The report names what each of them does.
 
 use crate::harness::*;
 use crate::undisturbed::undisturbed;
@@ -88,7 +88,12 @@ fn a_router_that_rewrites_or_drops_marks_is_found_out() {
             let report = Running::start(test).finish(LIMIT).any_report();
             let found = by_marks(&report);
             let ids: Vec<&str> = found.iter().map(|(id, _)| id.as_str()).collect();
-            assert_eq!(ids, Vec::from_iter(expected), "{line} {router_rules:?}: {}", report.text("/answer/headline"));
+            assert_eq!(
+                ids,
+                Vec::from_iter(expected),
+                "{line} {router_rules:?}: {}",
+                report.text("/answer/headline")
+            );
             if line.starts_with("ping") && expected.is_some_and(|id| id != "ect-dropped") {
                 assert_eq!(found[0].1, "up", "{line}");
             }
@@ -132,7 +137,8 @@ fn two_queues_by_mark_are_named_although_neither_marks() {
             .jitlat(folder.path(), &format!("{host} -r 12Mbit -l 1200 --duration 20s --no-log -q"));
         let load = _server.under_way(load, Duration::from_secs(1));
         let line = format!("{host} --ecn both -n 1200 -p 3ms --no-log --json -");
-        let report = Running::start(Place::In(&lab.client).jitlat(folder.path(), &line)).finish(LIMIT).report();
+        let report =
+            Running::start(Place::In(&lab.client).jitlat(folder.path(), &line)).finish(LIMIT).report();
         drop(load);
         assert_eq!(by_marks(&report).iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(), ["dual-queue"]);
         let gain = report.ms("/marks/delay/difference/median_ns");

@@ -305,6 +305,7 @@ impl Tracer {
     /// Returns the results so far.
     pub fn path(&self) -> Path {
         let TracePlan { source, destination, transport, port, dscp, .. } = self.plan;
-        Path::new([source, destination], (transport, port, dscp), &self.replies).of_probes_with(self.plan.mark)
+        Path::new([source, destination], (transport, port, dscp), &self.replies)
+            .of_probes_with(self.plan.mark)
     }
 }

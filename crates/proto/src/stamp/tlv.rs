@@ -400,7 +400,7 @@ mod tests {
         };
         assert_eq!(cos.to_bytes(), [0b1011_1000, 0b1010_0101, 0, 0]);
         assert_eq!((ClassOfService::parse(&cos.to_bytes()), cos.answer_mark()), (Some(cos), None));
-        // A request for ECT(1) on the answer; the answer to it after CE on the way, with and without the mark.
+        // A request for ECT(1) on the answer; the answer to it after CE on the path, with and without the mark.
         let request = ClassOfService { wanted: 46, wanted_ecn: Ecn::Ect1, ..ClassOfService::default() };
         assert_eq!(request.to_bytes(), [0xb8, 0x00, 0x40, 0x00]);
         let applied = ClassOfService { received: 46, ecn: Ecn::Ce, ecn_reply: EcnReply::Applied, ..request };

@@ -56,7 +56,7 @@ pub enum Overdue {
 /// milliseconds on a busy host.
 const MAX_LATENESS: Span = Span::millis(5);
 
-/// Longest time between requests to which CE marks slow a test down. At 10 packets per second, a test is no load that must
+/// Longest time between requests to which CE marks slow a test down. At 10 packets per second, a test is not a load that must
 /// respond to congestion.
 const MAX_SLOWED_PERIOD: Span = Span::millis(100);
 

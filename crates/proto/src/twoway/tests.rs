@@ -7,9 +7,9 @@ use crate::twamp::{self, SecurityMode, Sid, TestKeys};
 use crate::twoway::reflect::RequestArrival;
 use crate::twoway::sim::parties::{lamp_client, lamp_far, stamp_far, stamp_sender};
 use crate::twoway::sim::{EPOCH, Far, tick};
-use jitlat_core::WallTime;
 use jitlat_core::ntp::ErrorEstimate;
 use jitlat_core::spec::{Direction, Schedule, Transport};
+use jitlat_core::{EcnMarking, WallTime};
 
 /// Lead of the far clock over the near one, in ns.
 const AHEAD: i64 = 250_000_000;
@@ -417,4 +417,77 @@ proptest::proptest! {
         }
         proptest::prop_assert!(server.sessions() <= noise.len());
     }
+}
+
+/// Returns the send times (ms) of 16 requests with the marks of `marking`, one every 10 ms. Requests with the numbers `ce`
+/// arrive with CE, all others with the mark as sent; answers take 2 ms and keep their marks.
+fn with_marks(
+    marking: EcnMarking,
+    ce: impl Fn(u64) -> bool,
+) -> (Vec<i64>, PingOutcome<crate::stamp::StampSender>) {
+    let options = crate::stamp::sender::StampOptions { marking, ..Default::default() };
+    let mut plan = plan(16, None);
+    plan.spec.marking = marking;
+    let mut pinger = Pinger::new(crate::stamp::StampSender::new(options), plan, StampSource::User);
+    let Far::Stamp(mut far) = stamp_far(16) else { unreachable!("it is STAMP") };
+    let (mut now, mut sent) = (0, Vec::new());
+    while !pinger.is_over() {
+        pinger.handle_timeout(tick(now));
+        let mut request = Vec::new();
+        if let Some(Transmit::Request(seq)) = pinger.poll_transmit(tick(now), &mut request) {
+            sent.push(now / 1_000_000);
+            let mark = if ce(seq.into()) { Ecn::Ce } else { marking.of(seq.into()) };
+            let arrival = RequestArrival {
+                from: "192.0.2.1:40000".parse().unwrap(),
+                at: WallTime(EPOCH + now + 1_000_000),
+                ttl: None,
+                traffic_class: Some(mark.bits()),
+            };
+            let mut answer = vec![0; request.len()];
+            let error = ErrorEstimate::UNKNOWN;
+            let reflected =
+                far.reflect(&request, &arrival, tick(now + 1_000_000), error, &mut answer).unwrap();
+            assert_eq!(reflected.mark, marking.of(seq.into()), "the answer has the mark of the request");
+            let returned = WallTime(EPOCH + now + 2_000_000);
+            let meta = PingReception {
+                stamp: Stamp { at: returned, source: StampSource::Kernel },
+                read: returned,
+                length: answer.len(),
+                ttl: None,
+                traffic_class: Some(reflected.mark.bits()),
+                other_port: false,
+            };
+            pinger.handle(&answer, &meta, tick(now + 2_000_000));
+        }
+        pinger.handle_timeout(tick(now));
+        let Some(due) = pinger.poll_timeout() else { break };
+        now = now.max(due.0);
+    }
+    (sent, pinger.finish_up())
+}
+
+#[test]
+fn a_sender_of_marks_slows_down_for_ce_and_not_for_its_own() {
+    let (sent, out) = with_marks(EcnMarking::Ect1, |seq| seq == 3 || seq == 6);
+    assert_eq!(sent[..12], [0, 10, 20, 30, 40, 60, 80, 100, 140, 180, 220, 260]);
+    let slowdown = out.slowdown.unwrap();
+    assert_eq!((slowdown.rounds, slowdown.period), (2, Span::millis(40)));
+    let postponed: i64 = out.shifts.iter().map(|shift| shift.by.0).sum();
+    assert_eq!(postponed, (sent[15] - 150) * 1_000_000, "the schedule is the one that was kept");
+    assert_eq!(out.shifts.len() as u64, slowdown.requests);
+    for record in out.records.iter() {
+        let expected = if matches!(record.seq, 3 | 6) { Ecn::Ce } else { Ecn::Ect1 };
+        assert_eq!((record.request_mark(), record.answer_mark()), (Some(expected), Some(Ecn::Ect1)));
+    }
+    // However many marks there are, a test never becomes slower than ten packets per second.
+    let (sent, out) = with_marks(EcnMarking::Ect0, |_| true);
+    assert_eq!(out.slowdown.unwrap().period, Span::millis(100));
+    assert!(sent.windows(2).all(|pair| pair[1] - pair[0] <= 100), "{sent:?}");
+    let steady: Vec<i64> = (0..16).map(|k| 10 * k).collect();
+    let both = EcnMarking::Both { seed: 4 };
+    let (sent, out) = with_marks(both, |_| false);
+    assert_eq!((sent, out.slowdown), (steady.clone(), None), "packets that were sent with CE show nothing");
+    let first_ect = (0..16).find(|seq| both.of(*seq).is_ect()).unwrap();
+    assert_eq!(with_marks(both, |seq| seq == first_ect).1.slowdown.unwrap().rounds, 1);
+    assert_eq!(with_marks(EcnMarking::Off, |_| true).0, steady, "nor does a test without marks");
 }

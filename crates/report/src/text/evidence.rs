@@ -472,7 +472,7 @@ fn marks(page: &mut Page, s: &Summary) {
             for (cell, width) in others.iter().zip(&widths[1..]) {
                 line += &format!("  {cell:>width$}");
             }
-            page.item(&line);
+            page.line(&format!("    {line}"));
         }
     }
 }

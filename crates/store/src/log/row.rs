@@ -596,6 +596,8 @@ mod tests {
                 record.set_ttl(seen.0);
                 record.set_traffic_class(seen.1);
                 record.set_size(seen.2);
+                record.set_request_mark((by & 1 == 0).then(|| Ecn::of_bits(by >> 1)));
+                record.set_answer_mark((by & 8 == 0).then(|| Ecn::of_bits(by >> 4)));
                 record
             },
         )
@@ -612,6 +614,7 @@ mod tests {
                 RowLayout::OneWay { queue: true },
                 RowLayout::TwoWay { queue: false },
                 RowLayout::TwoWay { queue: true },
+                RowLayout::TwoWayMarked,
                 RowLayout::TwoWayTcp,
             ]),
             records in prop::collection::vec((any_record(), 1u32..4, 0u8..12, any::<prop::sample::Index>(), any::<u8>()), 1..12),
@@ -651,6 +654,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn marks_that_a_far_host_reports_are_in_the_row() {
+        let layout = RowLayout::TwoWayMarked;
+        let text = "3 10 3 - 0 u--k - 5 64 1 52 - 30 - 3 -";
+        let (index, r) = parse_text(text, layout).unwrap();
+        assert_eq!((r.request_mark(), r.answer_mark(), r.ecn()), (Some(Ecn::Ce), None, Some(Ecn::Ect1)));
+        let mut out = Vec::new();
+        assert!(push(&mut out, index, &r, None, layout));
+        assert_eq!(String::from_utf8(out).unwrap(), format!("{text}\n"));
+        assert_eq!(parse_text("3 10 3 - 0 u--k - 5 64 1 52 - 30 - 4 -", layout), None, "a mark has two bits");
     }
 
     #[test]

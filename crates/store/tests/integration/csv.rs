@@ -32,11 +32,11 @@ fn a_line_for_each_datagram() {
     assert_eq!(lines[0], PACKET_COLUMNS);
     assert_eq!(
         lines[3],
-        "2,4,accepted,1300000000040000000,1300000000039800000,-200000,,0,0,user,user,,,,,,,"
+        "2,4,accepted,1300000000040000000,1300000000039800000,-200000,,0,0,user,user,,,,,,,,"
     );
     assert_eq!(
         lines[5],
-        "4,4,duplicate,1300000000040000000,1300000000042000000,2000000,,,0,user,user,,,,,,,"
+        "4,4,duplicate,1300000000040000000,1300000000042000000,2000000,,,0,user,user,,,,,,,,"
     );
     assert!(lines[9].starts_with("8,7,invalid,") && lines[9].contains(",,,1,user,"), "{}", lines[9]);
 }

@@ -78,7 +78,11 @@ pub fn marked(names: &str, marked: u64, all: u64, delay: CeTime) -> String {
 
 /// Evidence for a dual queue: median of the difference and its interval, in ns; delay of ECT(1) above the fastest packet of
 /// its block, and the number of ECT(1) packets that arrived with CE, of all.
-pub fn dual_queue(median: i64, [low, high]: [i64; 2], (ect1, (ce, all)): (&AboveFastest, (u64, u64))) -> String {
+pub fn dual_queue(
+    median: i64,
+    [low, high]: [i64; 2],
+    (ect1, (ce, all)): (&AboveFastest, (u64, u64)),
+) -> String {
     let [median, low, high] = [median, low, high].map(|ns| time(ns as f64));
     let p99 = ect1.p99_ns.map_or_else(String::new, |ns| {
         format!("; 99 % of ECT(1) at most {} behind the fastest of four", time(ns as f64))
@@ -93,13 +97,9 @@ pub fn dual_queue(median: i64, [low, high]: [i64; 2], (ect1, (ce, all)): (&Above
     )
 }
 
-/// Conclusion if no rule has found a cause: `parts` are clauses.
+/// Conclusion about marks: `parts` are clauses.
 pub fn conclusion(parts: &[String]) -> String {
-    let mut text = format!("Marks (ECN): {}.", parts.join("; "));
-    if let Some(first) = text.get_mut(..1) {
-        first.make_ascii_uppercase();
-    }
-    text
+    format!("Marks (ECN): {}.", parts.join("; "))
 }
 
 /// Clause about marks that all arrived as sent.

@@ -229,7 +229,10 @@ impl PingClient for StampClient {
         let marks = sender.marks();
         (found.facts().request_dscp, found.facts().request_ecn) = (marks.dscp.clone(), marks.ecn.clone());
         let marking = test.plan.spec.marking;
-        found.facts().remarks.extend(remarks(&sender, test.link.marking.dscp));
+        // A test with marks asks for the class of service, whatever its DSCP.
+        let asked =
+            !marking.is_on() || self.class_of_service.is_some() || test.link.marking.dscp.value() != 0;
+        found.facts().remarks.extend(remarks(&sender, test.link.marking.dscp, asked));
         if marking.is_on() {
             found.facts().remarks.extend(mark_remarks(&sender));
         }
@@ -237,12 +240,12 @@ impl PingClient for StampClient {
     }
 }
 
-/// Describes the facts that the far host reported in extensions.
-fn remarks(sender: &StampSender, dscp: Dscp) -> Vec<String> {
+/// Describes the facts that the far host reported in extensions; `asked` is true if the DSCP is of interest.
+fn remarks(sender: &StampSender, dscp: Dscp, asked: bool) -> Vec<String> {
     let mut remarks = Vec::new();
     // A warning reports changed marks.
     let marks = sender.marks();
-    if marks.dscp.keys().copied().eq([dscp.value()]) {
+    if asked && marks.dscp.keys().copied().eq([dscp.value()]) {
         remarks.push(format!("DSCP {dscp} arrives unchanged at the far host"));
     }
     if marks.refused > 0 {

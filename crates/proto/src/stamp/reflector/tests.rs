@@ -1,8 +1,8 @@
 use super::*;
 use crate::stamp::sender::{StampOptions, StampSender};
-use crate::twoway::{DatagramKind, Protocol};
+use crate::twoway::{DatagramKind, Protocol, ReplyMarks};
 use jitlat_core::ntp::TimeFormat;
-use jitlat_core::{SteadyTime, WallTime};
+use jitlat_core::{EcnMarking, SteadyTime, WallTime};
 use proptest::prelude::*;
 
 const NOW: WallTime = WallTime(1_795_176_909_770_314_159);
@@ -51,6 +51,21 @@ fn an_answer_carries_all_four_times() {
     let (_, reply, _) =
         exchange(StampOptions::default(), &mut StampSessionReflector::new(ReflectorRules::default()));
     assert_eq!(reply.far_seq, Some(0), "a stateful reflector counts from 0");
+}
+
+#[test]
+fn marks_are_reported_and_applied_unless_policy_refuses() {
+    let options = StampOptions { marking: EcnMarking::Ect1, ..StampOptions::default() };
+    let (sender, reply, _) = exchange(options.clone(), &mut stateless());
+    // The request arrives with ECT(1), and the answer is sent with it.
+    assert_eq!(reply.marks, ReplyMarks { request: Some(Ecn::Ect1), answer: Some(Ecn::Ect1) });
+    assert_eq!((sender.marks().unmarked, sender.marks().without_ecn), (0, 0));
+    let rules = ReflectorRules { sessions: 0, choose_dscp: false, ..ReflectorRules::default() };
+    let (sender, reply, dscp) = exchange(options, &mut StampSessionReflector::new(rules));
+    assert_eq!(reply.marks, ReplyMarks { request: Some(Ecn::Ect1), answer: Some(Ecn::NotEct) });
+    assert_eq!((sender.marks().unmarked, dscp), (1, 46));
+    let (_, reply, _) = exchange(StampOptions::default(), &mut stateless());
+    assert_eq!(reply.marks, ReplyMarks::default(), "nothing is reported without the extension");
 }
 
 #[test]
