@@ -12,6 +12,7 @@ fn losses_are_exact_by_direction() {
         return eprintln!("skipped: {NAME} needs nft");
     }
     let Some(lab) = lab(NAME) else { return };
+    lab.cable().unwrap();
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("keys"), "7 a key\n8 0x00ff\n").unwrap();
     let host = lab.server.v4;
@@ -61,6 +62,7 @@ fn losses_are_exact_by_direction() {
 fn ports_that_are_not_allowed_and_keys_that_are_wrong_have_reasons() {
     const NAME: &str = "ports_that_are_not_allowed_and_keys_that_are_wrong_have_reasons";
     let Some(lab) = lab(NAME) else { return };
+    lab.cable().unwrap();
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("keys"), "7 a key\n").unwrap();
     std::fs::write(folder.path().join("others"), "7 another key\n").unwrap();
