@@ -56,7 +56,7 @@ enum Step {
         flags: u8,
         body: Vec<u8>,
     },
-    /// A control message of IP SLA that opens a port, with another byte at a place.
+    /// A control message of IP SLA that opens a port, with one byte changed.
     Ipsla {
         host: u8,
         v2: bool,

@@ -50,7 +50,7 @@ pub struct SyncState {
     pub frequency_ppb: i64,
 }
 
-/// Reading of a network adapter's clock beside the system clock. Hardware stamps are readings of the adapter's clock.
+/// Network adapter's clock compared with the system clock. Hardware stamps are readings of the adapter's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AdapterClock {

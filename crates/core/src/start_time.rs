@@ -120,7 +120,7 @@ fn midnight(date: &str) -> Option<WallTime> {
     if parts.next().is_some() {
         return None;
     }
-    // At most two days from the day: `civil` tells which of them it is, and whether there is such a day.
+    // At most two days from the day: `civil` finds it, unless there is no such day.
     let near = ((year - 1970) as f64 * 365.2425 + (month - 1) as f64 * 30.44) as i64 + day;
     let days = (near - 5..near + 5).find(|days| civil(*days) == (year, month, day))?;
     Some(WallTime(days * DAY.0))

@@ -1,4 +1,4 @@
-//! Clocks of network adapters beside the system's wall clock. A hardware stamp is a reading of the adapter's clock: its
+//! Clocks of network adapters, compared with the system's wall clock. A hardware stamp is a reading of the adapter's clock: its
 //! offset from the system clock is an error of every hardware stamp.
 
 use crate::doctor::interfaces::adapter_clock_of;
@@ -10,7 +10,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 
-/// Readings of an adapter's clock beside the system's.
+/// Readings of an adapter's clock and of the system's.
 enum Readings {
     /// Adapter's and system's time at the same instant, in ns.
     Together(i64, i64),
@@ -23,7 +23,7 @@ const USUAL_TAI_OFFSET: Span = Span::seconds(37);
 /// Error of readings that hardware takes at the same instant; generous, because drivers do not report it.
 const TOGETHER_BOUND: Span = Span::micros(1);
 
-/// Reads clock `number` (`/dev/ptpN`) beside the system clock.
+/// Compares clock `number` (`/dev/ptpN`) with the system clock.
 ///
 /// # Errors
 /// Errors of the operating system: the device is missing, may not be opened, or does not support it.
@@ -48,7 +48,7 @@ fn tai_offset() -> Span {
 }
 
 /// Determines the offset from `readings`; `None` if there are none. Adapters usually run on TAI, which PTP distributes;
-/// the whole seconds between the time scales are no error.
+/// the whole seconds between the time scales are not an error.
 fn evaluate(number: u32, readings: &Readings, tai: Span) -> Option<AdapterClock> {
     let (difference, bound) = match readings {
         Readings::Together(adapter, system) => (adapter.checked_sub(*system)?, TOGETHER_BOUND),

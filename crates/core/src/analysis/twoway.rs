@@ -183,7 +183,14 @@ impl BothWays {
         let direction_options = Options { comparable: false, ..options.clone() };
         let facts = session.two_way.as_deref().cloned().unwrap_or_default();
         let mut seen = session.clone();
-        seen.probes = fastest.iter().flatten().copied().collect();
+        // Coarse times widen the interval in which the offset must lie, in both directions.
+        let resolution = facts.far_resolution.unwrap_or_default();
+        let widened = |p: &ClockProbe| ClockProbe {
+            sent: p.sent - resolution,
+            returned: p.returned + resolution,
+            ..*p
+        };
+        seen.probes = fastest.iter().flatten().map(widened).collect();
         let processing =
             processing.map(|p| Processing { mean: (processing_sum / i128::from(p.n.max(1))) as i64, ..p });
         let round_trips = of_view(session, RecordView::RoundTrip);
@@ -193,6 +200,7 @@ impl BothWays {
             // A step of the near clock moves the offset like a step of the far clock.
             let near_set = known.clock.client.step_ns.is_some_and(|s| s.unsigned_abs() > 1_000_000);
             let step = if far_clock && !near_set { far_clock::step(&seen.probes) } else { None };
+            let step = step.filter(|step| step.0.unsigned_abs() > 2 * resolution.0.unsigned_abs());
             let analysis = DirectionAnalysis {
                 facts: &facts,
                 session: &seen,

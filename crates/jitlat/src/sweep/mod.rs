@@ -65,7 +65,7 @@ pub struct SweepArgs {
     /// Protocols of one-way tests (jitlat,owamp) or of round trips (icmp,stamp)
     ///
     /// A colon precedes the kind of stamps, if it is not the kernel's, and switches of the protocol: icmp, stamp,
-    /// twamp, lamp, lamp:user, lamp:krt, lamp:raw, irtt, tcp; jitlat, jitlat:user, owamp.
+    /// twamp, lamp, lamp:user, lamp:krt, lamp:raw, irtt, ipsla, tcp; jitlat, jitlat:user, owamp.
     #[arg(long, alias = "protos", value_name = "LIST", value_parser = lists::protocols)]
     pub proto: Option<LevelList>,
     /// Transports of one-way tests: udp,tcp

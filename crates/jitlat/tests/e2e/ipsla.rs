@@ -1,9 +1,19 @@
 //! Cisco IP SLA between namespaces: loss that is exact by direction, and address translation.
 
 use crate::harness::*;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// Writes a key file that only its owner can read.
+fn write_keys(folder: &Path, name: &str, keys: &str) {
+    let path = folder.join(name);
+    fs::write(&path, keys).unwrap();
+    fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+}
 
 #[test]
 fn losses_are_exact_by_direction() {
@@ -12,8 +22,9 @@ fn losses_are_exact_by_direction() {
         return eprintln!("skipped: {NAME} needs nft");
     }
     let Some(lab) = lab(NAME) else { return };
+    lab.cable().unwrap();
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("keys"), "7 a key\n8 0x00ff\n").unwrap();
+    write_keys(folder.path(), "keys", "7 a key\n8 0x00ff\n");
     let host = lab.server.v4;
     // Every seventh probe does not reach the responder, and every eleventh of its answers does not leave.
     let drops = |port: u16| {
@@ -61,9 +72,10 @@ fn losses_are_exact_by_direction() {
 fn ports_that_are_not_allowed_and_keys_that_are_wrong_have_reasons() {
     const NAME: &str = "ports_that_are_not_allowed_and_keys_that_are_wrong_have_reasons";
     let Some(lab) = lab(NAME) else { return };
+    lab.cable().unwrap();
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("keys"), "7 a key\n").unwrap();
-    std::fs::write(folder.path().join("others"), "7 another key\n").unwrap();
+    write_keys(folder.path(), "keys", "7 a key\n");
+    write_keys(folder.path(), "others", "7 another key\n");
     let host = lab.server.v4;
     let ended = |line: &str| {
         let line = format!("ping {host} --proto ipsla -n 10 -p 5ms --no-log {line}");

@@ -193,7 +193,8 @@ fn every_protocol_is_measured() {
     let folder = folder.path();
     let ways =
         [("jitlat", "one-way"), ("owamp", "one-way"), ("icmp", "ping"), ("stamp", "ping"), ("twamp", "ping")];
-    let ways = ways.into_iter().chain([("lamp", "ping"), ("tcp", "ping"), ("irtt", "ping")]);
+    let ways =
+        ways.into_iter().chain([("lamp", "ping"), ("tcp", "ping"), ("irtt", "ping"), ("ipsla", "ping")]);
     let test = |(proto, instrument): (&str, &str)| {
         format!(
             "[[test]]\nname = \"{proto}\"\ninstrument = \"{instrument}\"\nclient = \"first\"\nevery = \"1min\"\nfor = \"300ms\"\n\
@@ -203,7 +204,7 @@ fn every_protocol_is_measured() {
     let names: Vec<&str> = ways.clone().map(|way| way.0).collect();
     let text = format!(
         "host = [{{ name = \"a\", address = \"10.9.0.1\" }}, {{ name = \"b\", address = \"10.9.0.2\" }}]\n{}\
-         [timetable]\nguard = \"500ms\"\nsetup = \"4s\"\n",
+         [serve]\noptions = {{ ipsla = true }}\n[timetable]\nguard = \"500ms\"\nsetup = \"4s\"\n",
         ways.map(test).collect::<String>()
     );
     write(&folder.join("mesh.toml"), &text);

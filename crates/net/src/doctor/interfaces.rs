@@ -25,7 +25,7 @@ pub struct InterfaceReport {
     pub addresses: Vec<IpAddr>,
     /// Supported timestamps; `None` if the driver does not report them.
     pub stamps: Option<Abilities>,
-    /// Adapter's clock beside the system clock; `None` if it has none, or if it cannot be read.
+    /// Adapter's clock compared with the system clock; `None` if it has none, or if it cannot be read.
     pub clock: Option<AdapterClock>,
     /// Maximum time by which interrupt coalescing delays a received packet, in µs; `None` if unknown.
     pub coalesce_us: Option<u32>,

@@ -3,13 +3,14 @@
 
 use super::udp::{AnsweringSocket, Answers};
 use super::{OpenReflector, Reflector, ReflectorContext, at_port};
-use crate::audit::{BegunTests, OddClients};
+use crate::audit::{self, BegunTests, OddClients};
 use crate::clock;
 use crate::cmsg::LocalAddress;
 use crate::wake;
 use jitlat_core::SteadyTime;
 use jitlat_core::ntp::TimeFormat;
 use jitlat_proto::ipsla::responder::IpslaTestStart;
+use jitlat_proto::ipsla::v2::Status;
 use jitlat_proto::ipsla::{self, IpslaKeys, Responder, ResponderRules};
 use jitlat_proto::policy::{self, Ask, Grant, Service, TableGrant};
 use jitlat_proto::twoway::reflect::{RequestArrival, Silence};
@@ -151,11 +152,17 @@ impl IpslaService {
             let now = clock::tick();
             let mut open = |port| ports.open(port, arrival.from.ip(), shared);
             match responder.control(message, arrival, now, &mut open, answer) {
-                Ok(()) => out.push(answer, arrival.from, local, 0),
+                Ok(()) => {
+                    if let Some(status) = responder.take_refused()
+                        && refused.is_news(arrival.from.ip(), now.steady)
+                    {
+                        audit::refused(policy::IPSLA, arrival.from, refusal(status));
+                    }
+                    out.push(answer, arrival.from, local, 0);
+                }
                 Err(why) => {
                     if refused.is_news(arrival.from.ip(), now.steady) {
-                        let why = reason(why);
-                        tracing::info!(service = policy::IPSLA, peer = %arrival.from, decision = "refused", "{why}");
+                        audit::refused(policy::IPSLA, arrival.from, reason(why));
                     }
                     out.silent(why);
                 }
@@ -200,6 +207,16 @@ fn answer_probe(
     let dscp = arrival.traffic_class.unwrap_or(0) >> 2;
     out.push_timed(answer, arrival.from, local, dscp, leaving);
     Ok(responder.take_begun())
+}
+
+/// Describes why a request of version 2 was refused.
+fn refusal(status: Status) -> &'static str {
+    match status {
+        Status::Authentication => "a control message without a valid signature",
+        Status::Format => "a control message with an unknown block or value",
+        Status::PortInUse => "the port is in use on this host",
+        Status::Success | Status::Fail => "a port or a time that is not allowed, or too many sessions",
+    }
 }
 
 /// Describes why a control message was not answered.

@@ -1,4 +1,4 @@
-//! Clocks of network adapters (`/dev/ptpN`): readings beside the system clock.
+//! Clocks of network adapters (`/dev/ptpN`): readings together with the system clock.
 
 use super::check;
 use std::io;

@@ -51,7 +51,7 @@ pub enum IpslaFailure {
          allow UDP?"
     )]
     Silent(usize, u16),
-    /// Answers came, but none was signed with the key.
+    /// Answers arrived, but none was signed with the key.
     #[error(
         "the IP SLA responder's answers are not signed with the key: is it the same at both ends, with its number?"
     )]

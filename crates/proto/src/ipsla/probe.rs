@@ -35,7 +35,7 @@ pub struct ProbeAnswer {
     /// Responder's own number of the answer, from 1, with as many bits; `None` in an echo.
     pub number: Option<u32>,
     /// Times at which the request arrived and the answer left; `None` in an echo. A time in whole milliseconds stands for
-    /// the middle of its millisecond.
+    /// the middle of its millisecond, or for its end towards the other one if these are in different milliseconds.
     pub times: Option<(WallTime, WallTime)>,
 }
 
@@ -201,7 +201,7 @@ impl ProbeForm {
             ProbeForm::Echo => None,
             ProbeForm::Milliseconds => {
                 let received = middle_of(u32_at(answer, 8)?, near)?;
-                Some((received, received + Span::millis(u16_at(answer, 2)?.into())))
+                Some(times_of(received, Span::millis(u16_at(answer, 2)?.into())))
             }
             ProbeForm::Microseconds | ProbeForm::V2(_) => {
                 let time = |at| self.estimate().decode(u64_at(answer, at)?, near);
@@ -214,6 +214,18 @@ impl ProbeForm {
     }
 }
 
+/// Returns the times of a request that was received in the millisecond around `received`, and answered `held` later, in
+/// whole milliseconds. A request that is answered at once can cross the boundary between two milliseconds: `held` is then
+/// a millisecond, and both times are near the boundary. The hold time between the returned times is the minimum that
+/// `held` proves, so that round trips are not shortened by more.
+fn times_of(received: WallTime, held: Span) -> (WallTime, WallTime) {
+    if held < MILLISECOND {
+        return (received, received);
+    }
+    let half = Span(MILLISECOND.0 / 2);
+    (received + half, received + held - half)
+}
+
 fn whole_millis(time: WallTime) -> i64 {
     time.0.div_euclid(NS_PER_MS)
 }
@@ -224,7 +236,7 @@ fn since_midnight(time: WallTime) -> u32 {
 }
 
 /// Returns the middle of the millisecond `since_midnight` of the day that makes it nearest to `near`; `None` if no day
-/// has so many.
+/// has this many.
 fn middle_of(since_midnight: u32, near: WallTime) -> Option<WallTime> {
     let near = whole_millis(near);
     let ahead = (i64::from(since_midnight) - near).rem_euclid(DAY);

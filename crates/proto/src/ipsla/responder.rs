@@ -138,6 +138,8 @@ pub struct Responder {
     next_end: Option<SteadyTime>,
     last_session: u32,
     begun: Option<IpslaTestStart>,
+    /// Status of the latest request that was refused with an answer, until it is taken.
+    refused: Option<Status>,
 }
 
 /// Reason not to open a port, as a status of version 2.
@@ -155,6 +157,7 @@ impl Responder {
             next_end: None,
             last_session: 0,
             begun: None,
+            refused: None,
         }
     }
 
@@ -171,6 +174,11 @@ impl Responder {
     /// Returns the test whose first probe was answered since the last call, if any.
     pub fn take_begun(&mut self) -> Option<IpslaTestStart> {
         self.begun.take()
+    }
+
+    /// Returns the status with which a request of version 2 was refused since the last call, if any.
+    pub fn take_refused(&mut self) -> Option<Status> {
+        self.refused.take()
     }
 
     /// Returns the earliest time at which a port may have to be closed; `None` if none is open.
@@ -251,6 +259,7 @@ impl Responder {
             // A refusal has a status, and is never answered.
             Err(Some(_)) if message.get(2..4) != Some(&[0, 0]) => return Err(Silence::Loop),
             Err(Some(status)) => {
+                self.refused = Some(status);
                 refuse(status).write(message, now.wall, None, out);
                 return Ok(());
             }
@@ -259,6 +268,7 @@ impl Responder {
             return Err(Silence::Loop);
         }
         let Ok(key) = self.verify(&request, message) else {
+            self.refused = Some(Status::Authentication);
             refuse(Status::Authentication).write(message, now.wall, None, out);
             return Ok(());
         };
@@ -281,7 +291,10 @@ impl Responder {
         let answer = match admitted {
             Ok((port, session)) => Answer { status: Status::Success, session, port },
             Err(Status::Success) => return Err(Silence::Loop),
-            Err(status) => refuse(status),
+            Err(status) => {
+                self.refused = Some(status);
+                refuse(status)
+            }
         };
         answer.write(message, now.wall, key.as_ref().map(|(mode, key)| (*mode, key)), out);
         Ok(())

@@ -111,7 +111,7 @@ fn a_repeated_request_of_version_2_restarts_the_numbers() {
     ask(&mut responder, &message, CLIENT, 4000).unwrap();
     assert_eq!(probe(&mut responder, form, 0, CLIENT, 8900), Ok(1));
     // The responder chooses a port.
-    let any = IpslaOptions { target: "192.0.2.2:0".parse().unwrap(), ..options(IpslaVersion::V2) };
+    let any = IpslaOptions { target: "192.0.2.2:0".parse().unwrap(), seq: 78, ..options(IpslaVersion::V2) };
     let mut client = Client::new(any);
     let mut message = Vec::new();
     assert!(client.poll_conversation(at(0), &mut message));

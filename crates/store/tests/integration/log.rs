@@ -1,6 +1,6 @@
 //! Logs as files: a written log can be read back, errors are reported, nothing panics.
 
-use jitlat_core::clock::SyncState;
+use jitlat_core::clock::{AdapterClock, AdapterTimescale, SyncState};
 use jitlat_core::noise::NoiseFloor;
 use jitlat_core::record::Moment;
 use jitlat_core::session::{Ending, HostFacts};
@@ -277,6 +277,12 @@ fn full_session() -> (Session, Session) {
         system: Some("Linux 6.18.4".into()),
         clock_source: Some("tsc".into()),
         sync_before: Some(sync),
+        adapter_clock: Some(AdapterClock {
+            device: 1,
+            timescale: AdapterTimescale::Tai,
+            offset: Span(-850),
+            bound: Span(1200),
+        }),
         noise: Some(NoiseFloor {
             clock_read: Span(25),
             packets: 50,

@@ -30,7 +30,7 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
             "ipsla-version",
             "VERSION",
             "Version of control messages (default: 1, or 2 with a key)",
-            &[("1", "What routers send by default"), ("2", "RFC 6812")],
+            &[("1", "The one that routers send by default"), ("2", "RFC 6812")],
         ),
         Argument::choice(
             "ipsla-probe",

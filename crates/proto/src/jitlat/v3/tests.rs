@@ -48,9 +48,8 @@ fn host() -> impl Strategy<Value = HostFacts> {
         sync_before: before,
         sync_after: after,
         clock_step: step.map(Span),
-        noise: None,
-        interface: None,
         notes,
+        ..HostFacts::default()
     })
 }
 

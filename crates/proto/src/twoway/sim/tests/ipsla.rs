@@ -95,3 +95,32 @@ fn a_responder_that_copies_numbers_is_not_believed_to_count() {
     assert!(!out.requests.directions().0.stateful && out.requests.answered() < 50);
     check(&plan, &mut out, &truth);
 }
+
+#[test]
+fn coarse_times_make_no_false_statements() {
+    // Delays of 5 ms are known to half a millisecond. The path loses nothing, and no clock is set.
+    let plan = plan(400, None);
+    let (client, far) = pair(ProbeForm::Milliseconds, Span::seconds(20));
+    let (mut out, _) =
+        super::super::run(client, plan.clone(), world(far, PathModel::default(), PathModel::default()));
+    let mut session = session(&plan, &mut out);
+    session.two_way.as_mut().unwrap().far_resolution = out.protocol.far_resolution();
+    let found = analyze(&session, out.records.iter().copied(), &jitlat_verdict::options());
+    let codes: Vec<&str> = found.warnings.iter().map(|warning| warning.code.as_ref()).collect();
+    assert!(codes.contains(&"far_resolution"), "{codes:?}");
+    assert!(!codes.contains(&"far_clock_step") && !codes.contains(&"processing_unknown"), "{codes:?}");
+    assert_eq!((found.latency.n, found.latency.min), (400, Some(10 * MS + 1000)));
+    let two_way = found.two_way.unwrap();
+    let (up, down) = (two_way.up.unwrap(), two_way.down.unwrap());
+    // Percentiles of the variation, which is zero, are not given; those of the delay are larger than the resolution.
+    assert!(up.pdv.percentiles.0.iter().all(|(_, value)| value.is_none()), "{:?}", up.pdv.percentiles);
+    assert!(
+        up.latency.percentiles.0.iter().all(|(_, value)| value.is_some()),
+        "{:?}",
+        up.latency.percentiles
+    );
+    let corrected = up.latency_corrected.unwrap();
+    let (min, bound) = (corrected.min.unwrap() as f64, corrected.bound_ns.unwrap());
+    assert!((min - 5e6).abs() <= bound && bound < 7e6, "{min} +/- {bound}");
+    assert_eq!(down.pdv.n, 400);
+}
