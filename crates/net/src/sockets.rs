@@ -340,6 +340,12 @@ impl PacketMarker {
         mark(socket, self.dscp, self.marking.of(0))
     }
 
+    /// Sends every packet after this call as Not-ECT: greetings and sentinels must arrive even where marked packets are
+    /// dropped.
+    pub(crate) fn plain(self, socket: &impl AsFd) -> Result<(), NotMarked> {
+        mark(socket, self.dscp, Ecn::NotEct)
+    }
+
     /// True if packets have different marks, so that [`PacketMarker::before`] must be called for each.
     pub(crate) fn is_per_packet(self) -> bool {
         self.marking.is_interleaved()

@@ -145,6 +145,8 @@ fn padding(context: &Context) -> Option<Padding> {
 pub fn udp(context: &Context, socket: &UdpSocket, stamps: StampMode, launch: Option<Launch>) {
     let mut times = SentTimes::new(stamps, context.opening.spec.packets());
     times.restart(socket);
+    // Greetings were sent without marks.
+    context.reporter.note(context.marker().begin(socket).err().map(|e| e.to_string()));
     let Some(padding) = padding(context) else { return };
     let (mut stream, mode) = SendingStream::start(context, launch);
     let pacer = Pacer::new(mode);
@@ -243,8 +245,10 @@ fn send_all(
         // Marks that differ are set on the socket, so that each packet needs a call of its own.
         let marker = context.marker();
         let together = if marker.is_per_packet() { 1 } else { rest.len() };
-        if let Ok(seq) = u64::try_from(rest[0].seq) {
-            marker.before(socket, seq);
+        match u64::try_from(rest[0].seq) {
+            Ok(seq) => marker.before(socket, seq),
+            // A failure would have occurred before the stream.
+            Err(_) => drop(marker.plain(socket)),
         }
         match hand_over.send(&packets[..together], rest[0].at) {
             Ok(sent) => {

@@ -24,7 +24,7 @@ pub(crate) struct Marks {
 impl Marks {
     /// Sets the marks on `socket`; returns notes about marks that could not be set.
     fn set(self, socket: &impl AsFd) -> Vec<String> {
-        let marked = self.marker.begin(socket).err().map(|e| e.to_string());
+        let marked = self.marker.plain(socket).err().map(|e| e.to_string());
         let preferred = prefer(socket, self.priority).err().map(|e| e.to_string());
         marked.into_iter().chain(preferred).collect()
     }
