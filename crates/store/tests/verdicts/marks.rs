@@ -117,13 +117,13 @@ fn named(behaviour: usize, seed: u64) -> Vec<CauseId> {
     let spec = TestSpec::new(Direction::Up, Transport::Udp, PACKETS, 80, PERIOD, Schedule::Periodic);
     let mut spec = spec.expect("it is possible");
     spec.marking = EcnMarking::Both { seed };
-    let two_way = seed % 3 == 0;
+    let two_way = seed.is_multiple_of(3);
     let mut trial = Trial { probes: 5, up: path, ..Trial::new(spec, seed) };
     trial.down.delay = trial.up.delay;
     trial.answering = two_way.then(|| Answering {
         protocol: "stamp".to_owned(),
         far_clock: true,
-        counts: seed % 2 == 0,
+        counts: seed.is_multiple_of(2),
         processing: Span::micros(30),
     });
     let outcome = trial.run();
