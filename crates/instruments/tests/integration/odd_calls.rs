@@ -292,7 +292,7 @@ fn a_call_at_two_points_has_its_delays() {
     for seed in 0..seeds() {
         let mut random = Random(seed ^ 0x2bad);
         let (far, _, form) = call(&mut random);
-        // The second point is beyond an address translation, at the called side.
+        // The second point is at the called side, and its clock has another time.
         let delays = [random.within(10, 80) * MS, random.within(10, 80) * MS];
         let clock = random.one_of(&[0, 7 * SECOND, -3 * SECOND]) + random.within(-400, 400) * MS;
         let is_up = |packet: &[u8]| packet[if form.v6 { 40 } else { 20 }..][..2] == 4000u16.to_be_bytes();

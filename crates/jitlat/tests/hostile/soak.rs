@@ -1,5 +1,5 @@
 //! Servers that are used and attacked for a long time: their memory, file descriptors and threads stay flat. `JITLAT_SOAK_SECONDS` is
-//! the time: an hour in `just nightly`.
+//! the time: two hours in `just nightly`.
 
 use crate::harness::*;
 use crate::page::{FOR_HONEST, Page, TOKEN, connect, connect_as, status};

@@ -213,16 +213,30 @@ mod tests {
         assert_eq!(format!("{one:?} {a:?}"), "KeyShare(…) SharedSecret(…)");
     }
 
+    fn bytes(hex: &str) -> Vec<u8> {
+        (0..hex.len() / 2).map(|k| u8::from_str_radix(&hex[2 * k..2 * k + 2], 16).unwrap()).collect()
+    }
+
     /// RFC 7748, section 6.1.
     #[test]
     fn the_agreement_is_that_of_the_rfc() {
-        let bytes = |hex: &str| -> Vec<u8> {
-            (0..hex.len() / 2).map(|k| u8::from_str_radix(&hex[2 * k..2 * k + 2], 16).unwrap()).collect()
-        };
         let key = |hex: &str| -> [u8; 32] { bytes(hex).try_into().unwrap() };
         let alice = KeyShare(key("77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a"));
         let bob = key("de9edb7d7b7dc1b4d35b61c2ece435373f8343c85b78674dadfc7e146f882b4f");
         let shared = "4a5d9d5ba4ce2de1728e3bf480350f25e07e21c947d19e3376f09b3c1e161742";
         assert_eq!(alice.agree(&bob).0, key(shared));
+    }
+
+    /// RFC 8439, section 2.8; computed with OpenSSL.
+    #[test]
+    fn frames_are_encrypted_as_in_the_rfc() {
+        let mut seal = Seal::encrypted(std::array::from_fn(|k| k as u8));
+        for (body, mac) in [
+            ("2981701f9dc894ff22", "30a32e7f8019d839706dfe7925fbba7a"),
+            ("58654ef701248a541c", "2d9f444a31d9371477468f00ffb9ae56"),
+        ] {
+            let (frame, found) = closed(&mut seal, b"192.0.2.1");
+            assert_eq!((&frame[LENGTH_LEN..], &found[..]), (&bytes(body)[..], &bytes(mac)[..]));
+        }
     }
 }
