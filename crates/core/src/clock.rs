@@ -73,7 +73,7 @@ pub enum AdapterTimescale {
     Utc,
     /// TAI, which PTP distributes.
     Tai,
-    /// Neither: nothing has set the clock.
+    /// Neither UTC nor TAI, usually because nothing has set the clock.
     Other,
 }
 
@@ -100,7 +100,7 @@ impl AdapterClock {
             as i64)
     }
 
-    /// Returns the reading with the larger error, of two of the same clock.
+    /// Returns the one of two readings of the same clock that has the larger error.
     #[must_use]
     pub fn worse(self, other: AdapterClock) -> AdapterClock {
         if other.stamp_error() > self.stamp_error() { other } else { self }

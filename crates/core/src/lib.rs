@@ -35,8 +35,8 @@
 //! * [`comparable`] – [`Comparable`](comparable::Comparable): the part of a test that is stored for later
 //!   comparisons
 //! * [`twoway`] – two-way records viewed as one-way ones
-//! * [`route`] – recognises changes of a route; [`path`] – the routers between two hosts; [`path_history`] – the same while they are probed; [`class_paths`] – those of
-//!   several traffic classes
+//! * [`route`] – recognises changes of a route; [`path`] – the routers between two hosts; [`path_history`] –
+//!   the hops of a path while they are probed; [`class_paths`] – the paths of several traffic classes
 //! * [`far_host`] – [`FarHost`](far_host::FarHost): the host of a test, as people write it
 //! * [`quantity`] – parsing quantities such as `20ms` and `64kbit`
 //! * [`units`] – numbers as text; [`printable`] – text from other hosts without control characters

@@ -1,4 +1,4 @@
-//! [`PathHistory`]: the hops of a path while they are probed, in bounded memory. [`PathEvent`]: what happens to its probes.
+//! [`PathHistory`]: the hops of a path while they are probed, in bounded memory. [`PathEvent`]: an event of the probing.
 
 use crate::distribution::{LogHistogram, Precision};
 use crate::live::{DelayHistory, HistoryBucket};
@@ -137,8 +137,8 @@ impl HopHistory {
         }
     }
 
-    /// Returns the share of unanswered probes among those whose timeout is over or that were answered, in percent; `None`
-    /// before the first.
+    /// Returns the share of unanswered probes, in percent. Probes that may still be answered are not counted; `None` without
+    /// any other probe.
     pub fn unanswered_pct(&self) -> Option<f64> {
         let all = self.answered + self.unanswered;
         (all > 0).then(|| 100.0 * self.unanswered as f64 / all as f64)
@@ -159,14 +159,16 @@ impl HopHistory {
         self.delays.quantiles().edf(Percent(99_000))
     }
 
-    /// Returns the 99th percentile above the smallest round-trip time, in ns; `None` before the first answer.
+    /// Returns the difference between the 99th percentile and the smallest round-trip time, in ns; `None` before the first
+    /// answer.
     pub fn jitter(&self) -> Option<i64> {
         Some(self.p99()?.saturating_sub(self.best()?))
     }
 
     /// Returns the most frequent responder; `None` before the first answer.
     pub fn main_address(&self) -> Option<&HopAddress> {
-        // The first of several equally frequent ones, so that the line does not flicker.
+        // `max_by_key` returns the last maximum. The order is reversed so that the earliest of several equally frequent
+        // responders is chosen, and a live view does not alternate between them.
         self.addresses.iter().rev().max_by_key(|responder| responder.answers)
     }
 
@@ -217,7 +219,8 @@ pub struct PathHistory {
 }
 
 impl PathHistory {
-    /// Creates the history of a path before its first probe; `timeout` is that of an answer.
+    /// Creates the history of a path before its first probe; `timeout` is the time after which a probe
+    /// counts as unanswered.
     pub fn new(timeout: Span) -> PathHistory {
         PathHistory {
             changes: VecDeque::new(),
@@ -230,7 +233,7 @@ impl PathHistory {
         }
     }
 
-    /// Updates the history with an event that happened at `now`; `at` is the same moment on the clock of the system.
+    /// Updates the history with an event that happened at `now`; `at` is the same moment on the wall clock.
     pub fn event(&mut self, event: &PathEvent<'_>, now: SteadyTime, at: WallTime) {
         match *event {
             PathEvent::Round(rounds) => self.rounds = rounds,
@@ -262,7 +265,7 @@ impl PathHistory {
             (Some(_), known) if known.is_none_or(|known| probe.ttl < known) => {
                 self.ends.insert(probe.flow, probe.ttl);
             }
-            // A router answers where the path ended before: it has become longer.
+            // A router answers at the hop where the path ended before: the path has become longer.
             (None, Some(known)) if probe.ttl >= known => drop(self.ends.remove(&probe.flow)),
             _ => {}
         }
@@ -271,7 +274,7 @@ impl PathHistory {
         }
     }
 
-    /// Compares the responder of a hop with the one before.
+    /// Compares the responder of a hop with the earlier one, and records a change once it is confirmed.
     fn follow_route(&mut self, probe: Probe, from: IpAddr, at: WallTime) {
         let router = self
             .routers

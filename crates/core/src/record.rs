@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_that_a_far_host_reports_are_known_or_missing_each_for_itself() {
+    fn marks_that_a_far_host_reports_are_known_or_missing_independently() {
         let mut r = PacketRecord::new(0);
         assert_eq!((r.request_mark(), r.answer_mark(), r.ecn()), (None, None, None));
         for mark in Ecn::ALL {

@@ -4,7 +4,7 @@
 /// Routers of a route, in order: the addresses that answered at each hop; empty for a hop at which none did.
 pub type Hops = Vec<Vec<String>>;
 
-/// A route as it is known so far.
+/// Route with all hops and addresses that were seen so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KnownRoute {
     hops: Hops,
@@ -29,7 +29,7 @@ impl KnownRoute {
         KnownRoute { hops, reached }
     }
 
-    /// Reads hops as [`KnownRoute::text`] returns them.
+    /// Parses hops as returned by [`KnownRoute::text`]. The far end is assumed to have answered.
     pub fn of_text(hops: &[String]) -> KnownRoute {
         let hop = |text: &String| match text.as_str() {
             NOBODY => Vec::new(),
@@ -38,15 +38,16 @@ impl KnownRoute {
         KnownRoute::new(hops.iter().map(hop).collect(), true)
     }
 
-    /// Returns the addresses of each hop, separated by commas; `*` if nobody answered.
+    /// Returns the addresses of each hop, separated by commas; `*` for a hop at which no router
+    /// answered.
     pub fn text(&self) -> Vec<String> {
         let hop = |hop: &Vec<String>| if hop.is_empty() { NOBODY.to_owned() } else { hop.join(",") };
         self.hops.iter().map(hop).collect()
     }
 
     /// Returns the TTL of the first hop at which `seen` differs; `None` if it may be the same route. A hop at which
-    /// nobody answered matches any hop; other hops match if they have an address in common; and a route whose far end
-    /// did not answer may be longer than it was seen.
+    /// no router answered matches any hop; other hops match if they have an address in common. A route whose far end
+    /// did not answer may continue after its last known hop.
     pub fn differs(&self, seen: &KnownRoute) -> Option<usize> {
         let differs = |(own, other): (&Vec<String>, &Vec<String>)| {
             !own.is_empty() && !other.is_empty() && !own.iter().any(|address| other.contains(address))
@@ -74,10 +75,10 @@ impl KnownRoute {
     }
 }
 
-/// Text of a hop at which nobody answered.
+/// Text of a hop at which no router answered.
 const NOBODY: &str = "*";
 
-/// Describes a change: `route changed at hop 3: 192.0.2.1 instead of 192.0.2.9`.
+/// Describes a change: `the route changed at hop 3: 192.0.2.1 instead of 192.0.2.9`.
 pub fn change(before: &[String], now: &[String]) -> String {
     let (old, new) = (KnownRoute::of_text(before), KnownRoute::of_text(now));
     let hop = old.differs(&new).unwrap_or(1);

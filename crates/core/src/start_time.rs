@@ -10,11 +10,11 @@ use core::str::FromStr;
 pub enum StartTime {
     /// A date and time.
     At(WallTime),
-    /// Next time of day, since midnight.
+    /// Next occurrence of a time of day, as the time since midnight.
     TimeOfDay(Span),
-    /// Next second of a minute, since its beginning.
+    /// Next occurrence of a second of a minute, as the time since the beginning of the minute.
     SecondOfMinute(Span),
-    /// Next multiple of this time since midnight.
+    /// Next multiple of this time, counted from midnight.
     Multiple(Span),
 }
 
@@ -30,18 +30,19 @@ pub enum StartTimeError {
     )]
     Form(String),
     /// The time is in the past.
-    #[error("the start time has passed {} s ago: give a later one", .0.0 / SECOND)]
+    #[error("the start time passed {} s ago: give a later one", .0.0 / SECOND)]
     Past(Span),
-    /// The time is so near that the test cannot be set up before it.
-    #[error("the start time is less than {} s away, too near for setting up the test: give a later one", .0.0 / SECOND)]
+    /// The time is too soon: the test cannot be set up before it.
+    #[error("the start time is less than {} s away, too soon to set up the test: give a later one", .0.0 / SECOND)]
     Near(Span),
 }
 
 impl StartTime {
-    /// Returns the time that is meant at `now`. A time that repeats is the next one that leaves at least `setup`.
+    /// Returns the start of a test that is requested at `now`. Of a time that repeats, this is the first one at least `setup`
+    /// after `now`.
     ///
     /// # Errors
-    /// [`StartTimeError`] if a date and time has passed, or does not leave `setup`.
+    /// [`StartTimeError`] if a date and time is before `now`, or less than `setup` after it.
     pub fn after(self, now: WallTime, setup: Span) -> Result<WallTime, StartTimeError> {
         let (every, phase) = match self {
             StartTime::At(at) if at < now => return Err(StartTimeError::Past(now - at)),
@@ -120,7 +121,7 @@ fn midnight(date: &str) -> Option<WallTime> {
     if parts.next().is_some() {
         return None;
     }
-    // At most two days from the day: `civil` finds it, unless there is no such day.
+    // The estimate is at most a few days off: a day nearby has this date, unless the date does not exist.
     let near = ((year - 1970) as f64 * 365.2425 + (month - 1) as f64 * 30.44) as i64 + day;
     let days = (near - 5..near + 5).find(|days| civil(*days) == (year, month, day))?;
     Some(WallTime(days * DAY.0))
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_time_that_leaves_room_is_meant() {
+    fn a_repeating_time_leaves_time_for_the_setup() {
         let setup = Span::seconds(2);
         let next = |text: &str, now: i64| text.parse::<StartTime>().unwrap().after(at(now), setup);
         let noon = 43_200;

@@ -8,7 +8,8 @@ use rand_chacha::ChaCha8Rng;
 /// Active queue management of a bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aqm {
-    /// One queue. ECT packets that wait longer than the threshold are marked; others only meet the full queue.
+    /// One queue. ECT packets that wait longer than the threshold are marked; other packets are dropped only if the queue is
+    /// full.
     Step {
         /// Wait above which packets are marked.
         threshold: Span,
@@ -25,7 +26,7 @@ pub enum Aqm {
     /// Two coupled queues (DualPI2, RFC 9332 appendix A): ECT(1) and CE in a queue with priority that marks early, all
     /// others in a queue with a PI controller.
     DualPi2 {
-        /// Wait in the classic queue at which the controller aims.
+        /// Target of the controller for the wait in the classic queue.
         target: Span,
     },
 }
@@ -140,16 +141,16 @@ impl Codel {
 #[derive(Clone, Debug)]
 pub(super) struct DualPi2 {
     target: Span,
-    /// Base probability p′: the classic queue uses its square, the low-latency queue its [`COUPLING`]-fold.
+    /// Base probability p′: the classic queue uses p′², the low-latency queue [`COUPLING`] × p′.
     base: f64,
     updated: Option<SteadyTime>,
     wait_before: Span,
-    /// Time at which the low-latency queue has sent everything that it accepted.
+    /// Time at which all packets of the low-latency queue have been sent.
     low_until: SteadyTime,
 }
 
 impl DualPi2 {
-    /// Lets the controller see the wait in the classic queue.
+    /// Updates the controller with the current wait in the classic queue.
     pub fn observe(&mut self, now: SteadyTime, wait: Span) {
         let updated = *self.updated.get_or_insert(now);
         if now - updated < UPDATE {
@@ -166,9 +167,9 @@ impl DualPi2 {
         if unit(rng) < self.base * self.base { Decision::congestion(mark) } else { Decision::Send(mark) }
     }
 
-    /// Passes a packet through the low-latency queue, whose transmitter needs `takes` for it, and at least `frees` to
-    /// finish the packet of the classic queue that it is sending. `longest` is the time of the longest packet. Returns the
-    /// time at which the packet is sent, and its mark.
+    /// Passes a packet through the low-latency queue. The transmitter needs the time `takes` to send it, and must first
+    /// finish a packet of the classic queue, which takes `frees`. `longest` is the time of the longest packet. Returns the
+    /// time at which the packet has been sent, and its mark.
     pub fn low_latency(
         &mut self,
         now: SteadyTime,

@@ -209,11 +209,12 @@ impl Bottleneck {
         if let Some(AqmState::DualPi2(dual)) = &mut self.aqm {
             dual.observe(now, begin - now);
             if mark.is_l4s() {
-                // The packet that is being sent is the rest of the waiting ones after whole packets.
+                // Time until the packet of the classic queue that is being sent is finished, if all its packets are of
+                // maximum length.
                 let frees = Span((begin - now).0 % longest.0.max(1));
                 let sent = dual.low_latency(now, (takes, frees, longest), mark, &mut self.rng);
                 // The transmitter is busy for the same time as with one queue, so that packets that arrive later at the
-                // classic queue wait longer. Those that wait there already are not delayed again.
+                // classic queue wait longer. The times of packets that already wait there are not changed.
                 self.busy_until = Some(begin + takes);
                 return Some(sent);
             }

@@ -12,7 +12,7 @@ pub struct EcnRule {
     pub from: Vec<Ecn>,
     /// Mark that these packets get; `None`: they are dropped.
     pub to: Option<Ecn>,
-    /// Probability that the rule applies to such a packet, as with several routes of which one has the box.
+    /// Probability that the rule applies to such a packet: less than 1 if only one of several routes has the box.
     pub share: f64,
 }
 
@@ -20,7 +20,7 @@ impl EcnRule {
     /// Applies `rules` in their order to a packet with the mark `mark`. Returns its new mark; `None` if it is dropped.
     pub(super) fn apply(rules: &[EcnRule], mut mark: Ecn, rng: &mut ChaCha8Rng) -> Option<Ecn> {
         for rule in rules {
-            // Draws for every packet, so that the results for later packets do not depend on the marks of this one.
+            // A random number is drawn regardless of the mark, so that the results for later packets do not depend on it.
             let chosen = rule.share >= 1.0 || unit(rng) < rule.share;
             if chosen && rule.from.contains(&mark) {
                 mark = rule.to?;

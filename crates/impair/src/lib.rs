@@ -6,7 +6,8 @@
 //!
 //! The impairments apply in this order: outages, size limit, policing, the bottleneck (rate and drop-tail
 //! queue or active queue management, shared with cross traffic), loss, duplication, the line (fixed delay, delay added
-//! over time, jitter, reordering), and boxes that rewrite the TOS or traffic-class octet. A packet lost on the line has used the bottleneck's capacity, as on a real path.
+//! over time, jitter, reordering), and boxes that rewrite the TOS or traffic-class octet or drop packets by their mark. A
+//! packet lost on the line has used the bottleneck's capacity, as on a real path.
 //!
 //! * [`Scenario`] – both directions of a path as text
 //! * [`PathModel`] – one direction; [`Impairment`] – a running instance of it; [`Deliveries`] – the times at
@@ -119,7 +120,7 @@ pub struct PathPacket {
 }
 
 impl From<usize> for PathPacket {
-    /// Packet of this many bytes without DSCP and ECN.
+    /// Creates a packet of this many bytes with DSCP and ECN of 0.
     fn from(bytes: usize) -> PathPacket {
         PathPacket { bytes, traffic_class: 0 }
     }

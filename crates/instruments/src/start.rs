@@ -33,7 +33,7 @@ const POLL_INTERVAL: Span = Span::millis(500);
 /// Longest sleep, so that a stop is noticed soon.
 const MAX_SLEEP: Span = Span::millis(100);
 
-/// The host as the gate sees it.
+/// Functions of the host that the gate uses; tests replace them.
 trait GateHost {
     fn wall(&mut self) -> WallTime;
     fn steady(&mut self) -> SteadyTime;
@@ -66,8 +66,8 @@ impl GateHost for ThisHost<'_> {
 
 impl StartGate {
     /// Waits until the clock is good enough, and then until it is time to set up the test: [`SETUP_TIME`] before the start
-    /// if this host begins (`prepares`), otherwise at the start. Returns the time of the first packet; `None` if it is not
-    /// given, or if the test was stopped.
+    /// if the test can be set up in advance (`prepares`), otherwise at the start. Returns the time of the first packet;
+    /// `None` if it is not given, or if the test was stopped.
     ///
     /// # Errors
     /// [`Error::Settings`] if the time has passed, or if the clock is not good enough in time.
@@ -77,7 +77,8 @@ impl StartGate {
 
     fn wait_on(&self, host: &mut dyn GateHost, prepares: bool) -> Result<Option<WallTime>, Error> {
         let setup = if prepares { SETUP_TIME } else { Span::ZERO };
-        // Determined first, so that hosts that are started at about the same time wait for the same multiple.
+        // The start is determined before waiting for the clock, so that hosts on which the command is given at about the
+        // same time choose the same start.
         let asked = host.wall();
         let at = self
             .at
@@ -127,11 +128,11 @@ fn wait_for_clock(
             let waited = eng4(waited.0);
             return Err(Error::Settings(format!(
                 "--clock-within {}: after {waited}, {seen}; run chrony or ntpd (milliseconds), or ptp4l and phc2sys \
-                 (microseconds), wait longer with --clock-limit, or allow more",
+                 (microseconds), wait longer with --clock-limit, or allow a larger error",
                 eng4(bound.0)
             )));
         }
-        // In short pieces, so that a stop is noticed soon.
+        // Sleeps for short times, so that a stop is noticed soon.
         for _ in 0..POLL_INTERVAL.0 / MAX_SLEEP.0 {
             if host.sleep(MAX_SLEEP) {
                 return Ok(false);
@@ -201,7 +202,7 @@ mod tests {
         assert_eq!(waited(&gate(Some("+10s"), None), host()), (Ok(Some(10)), Span::seconds(8)));
         assert_eq!(waited(&gate(Some("12:00:30"), None), host()), (Ok(Some(30)), Span::seconds(28)));
         let (past, _) = waited(&gate(Some("2026-11-28T12:00:03Z"), None), host());
-        assert!(past.unwrap_err().contains("has passed"));
+        assert!(past.unwrap_err().contains("the start time passed"));
         let stopped = Fake { stops: Some(Span::seconds(5)), ..host() };
         assert_eq!(waited(&gate(Some("+10s"), None), stopped), (Ok(None), Span::seconds(5)));
     }
@@ -225,7 +226,7 @@ mod tests {
             assert!(why.contains(seen) && why.contains("--clock-within 1.000 ms"), "{why}");
             assert_eq!(waited, Span::seconds(60));
         }
-        // The start is missed: there is no point in waiting longer.
+        // The clock is not good enough at the start, so waiting longer is useless.
         let (failed, waited) = waited(&gate(Some("12:00:12"), bound), host(later));
         assert!(failed.is_err() && waited == Span::seconds(10), "{waited:?}");
         let stopped = Fake { stops: Some(Span::seconds(5)), ..host(later) };

@@ -12,9 +12,9 @@ use std::os::fd::AsFd;
 
 /// Readings of an adapter's clock and of the system's.
 enum Readings {
-    /// Adapter's and system's time at the same instant, in ns.
+    /// Times of the adapter's and of the system's clock at the same instant, in ns.
     Together(i64, i64),
-    /// System's, adapter's and system's time, one after the other, in ns; any number of such readings.
+    /// Readings of three times, one after the other, in ns: system's, adapter's and again system's clock.
     Between(Vec<[i64; 3]>),
 }
 
@@ -26,7 +26,8 @@ const TOGETHER_BOUND: Span = Span::micros(1);
 /// Compares clock `number` (`/dev/ptpN`) with the system clock.
 ///
 /// # Errors
-/// Errors of the operating system: the device is missing, may not be opened, or does not support it.
+/// Errors of the operating system: the device is missing, may not be opened, or does not support the comparison; or no
+/// reading is usable.
 pub fn read(number: u32) -> io::Result<AdapterClock> {
     let device = File::open(format!("/dev/ptp{number}"))?;
     let readings = match sys::adapter_clock_beside(device.as_fd()) {
@@ -47,7 +48,7 @@ fn tai_offset() -> Span {
     known.filter(|offset| offset.0 > 0).unwrap_or(USUAL_TAI_OFFSET)
 }
 
-/// Determines the offset from `readings`; `None` if there are none. Adapters usually run on TAI, which PTP distributes;
+/// Determines the offset from `readings`; `None` if none of them is usable. Adapters usually run on TAI, which PTP distributes;
 /// the whole seconds between the time scales are not an error.
 fn evaluate(number: u32, readings: &Readings, tai: Span) -> Option<AdapterClock> {
     let (difference, bound) = match readings {
@@ -96,7 +97,7 @@ mod tests {
         // A clock that nothing has set counts from its start.
         let unset = found(&between(17 * SECOND - NOW, &widths)).unwrap();
         assert_eq!((unset.timescale, unset.is_usable()), (AdapterTimescale::Other, false));
-        // Readings during which the system clock was set back say nothing.
+        // Readings during which the system clock was set back are not used.
         assert_eq!(found(&between(0, &[-5000])), None);
         assert_eq!(found(&Readings::Between(Vec::new())), None);
         let together = Readings::Together(NOW + TAI.0 + 40, NOW);

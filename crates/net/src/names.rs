@@ -1,7 +1,7 @@
 //! [`Names`]: names of addresses and the autonomous systems that announce them, looked up on a thread of its own.
 //!
-//! Names come from `/etc/hosts` and from the name servers in `/etc/resolv.conf`; all questions are asked at the same time,
-//! and a name server that does not answer delays nothing.
+//! Names come from `/etc/hosts` and from the name servers in `/etc/resolv.conf`; many questions are open at the same
+//! time, so that a name server that does not answer hardly delays the others.
 
 use crate::clock::steady;
 use crate::wake::{self, StopSignal, Waker};
@@ -50,8 +50,8 @@ pub struct NameSources {
 }
 
 impl NameSources {
-    /// Returns the sources of this host. Without a name server in `/etc/resolv.conf` it is this host itself, as in the
-    /// system's resolver.
+    /// Returns the sources that this host uses. If `/etc/resolv.conf` contains no name server, a name server on this host is
+    /// asked, as by the system's resolver.
     pub fn of_system(names: bool, origins: bool) -> NameSources {
         let read = |path| {
             let text = std::fs::read(path).unwrap_or_default();
@@ -72,7 +72,7 @@ fn servers(text: &str) -> Vec<SocketAddr> {
         let address = words.next().filter(|word| *word == "nameserver").and(words.next())?;
         match address.parse::<IpAddr>() {
             Ok(ip) => Some((ip, DNS_PORT).into()),
-            // A link-local address has an interface.
+            // A link-local address with its interface.
             Err(_) if address.contains('%') => {
                 resolve::addresses(address, DNS_PORT, None, None).ok()?.first().copied()
             }
@@ -183,7 +183,7 @@ impl Drop for Names {
     fn drop(&mut self) {
         self.stop.request();
         if let Some(thread) = self.thread.take() {
-            // The thread ends at once: it never waits for anything but its descriptors.
+            // The thread ends at once, because it only waits for its descriptors, which include the stop signal.
             let _ = thread.join();
         }
     }
@@ -216,11 +216,11 @@ impl NameWorker {
         while table.lookup.is_due() {
             let mut id = [0; 2];
             if self.sockets.is_empty() || random::fill(&mut id).is_err() {
-                // Nobody can be asked.
+                // No name server can be asked.
                 table.lookup = NameLookup::default();
                 break;
             }
-            // No query: another one has this number.
+            // If another query has this number, another number is tried.
             let Some(query) = table.lookup.poll_query(u16::from_ne_bytes(id), now) else { continue };
             // An error is treated like a query that was lost.
             let _ = self.sockets[query.attempt % self.sockets.len()].send(&query.bytes);

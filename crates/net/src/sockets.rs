@@ -309,7 +309,7 @@ pub(crate) fn observe(socket: &impl AsFd, v6: bool) {
         let _ = setsockopt(socket, sockopt::Ipv6RecvTClass, &true);
         let _ = setsockopt(socket, sockopt::Ipv6RecvHopLimit, &true);
     }
-    // An IPv6 socket may have an IPv4 peer (v4-mapped address), about which only these options report.
+    // An IPv6 socket may have an IPv4 peer (v4-mapped address), whose fields only these options report.
     let _ = setsockopt(socket, sockopt::IpRecvTos, &true);
     let _ = setsockopt(socket, sockopt::Ipv4RecvTtl, &true);
 }
@@ -335,7 +335,7 @@ impl PacketMarker {
         PacketMarker { dscp, marking }
     }
 
-    /// Marks every packet that is sent after this call, before the first one.
+    /// Sets DSCP and mark of the first packet, and of all packets after it that have the same mark.
     pub(crate) fn begin(self, socket: &impl AsFd) -> Result<(), NotMarked> {
         mark(socket, self.dscp, self.marking.of(0))
     }

@@ -65,8 +65,8 @@ pub struct NameLookup {
 }
 
 impl NameLookup {
-    /// Asks about an address, unless it was asked before. The operator of an autonomous system is unknown for addresses that
-    /// the Internet does not route, so that nobody is asked.
+    /// Adds a question about an address, unless it was asked before. Autonomous systems of addresses that the Internet does
+    /// not route are not asked for, because there are none.
     pub fn ask(&mut self, question: NameQuestion, address: IpAddr) {
         let is_known = question == NameQuestion::Origin && !is_public(&address);
         if !is_known && self.asked.len() < MAX_QUESTIONS && self.asked.insert((question, address)) {
@@ -115,7 +115,7 @@ impl NameLookup {
     pub fn answer(&mut self, message: &[u8]) -> Option<NameAnswer> {
         let packet = Packet::parse(message).ok().filter(|packet| packet.has_flags(PacketFlag::RESPONSE))?;
         let OpenQuestion { question, address, .. } = *self.open.get(&packet.id())?;
-        // A forged answer has to repeat the question, too.
+        // An answer must repeat the question, so that a forger has to guess it, too.
         let [asked] = &packet.questions[..] else { return None };
         if !asked.qname.to_string().eq_ignore_ascii_case(&domain(question, address)) {
             return None;
@@ -166,8 +166,8 @@ fn domain(question: NameQuestion, address: IpAddr) -> String {
     format!("{reversed}.{zone}")
 }
 
-/// Returns a name as it is shown; `None` if it is not the name of a host. A name server may return any characters, and a
-/// terminal would obey some of them.
+/// Returns a name as it is shown; `None` if it is not the name of a host. A name server may return any characters,
+/// including those that control a terminal.
 fn host_name(name: &str) -> Option<String> {
     let name = name.trim_end_matches('.');
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_asked_who_announces_a_private_address() {
+    fn the_autonomous_system_of_a_private_address_is_not_asked_for() {
         for ip in ["10.1.2.3", "192.168.0.1", "100.64.0.1", "169.254.1.1", "127.0.0.1", "fe80::1", "fd00::1"]
         {
             let mut lookup = NameLookup::default();

@@ -12,7 +12,7 @@ use jitlat_core::summary::{MarkFigures, Summary};
 /// Largest difference of delays, in ns, that counts as none.
 const MAX_ALIKE_NS: i64 = 1_000_000;
 
-/// Returns the cases of a test: one for a one-way test; round trips and both directions for a two-way test.
+/// Returns the marks of a test: one item for a one-way test; the round trips and both directions for a two-way test.
 fn cases(summary: &Summary) -> Vec<(Option<Direction>, MarkCase<'_>)> {
     let whole = summary.marks.as_deref().map(|figures| (None, MarkCase { figures, pdv: &summary.pdv }));
     let directions = summary.two_way.iter().flat_map(|two_way| {
@@ -38,7 +38,7 @@ pub(crate) fn causes(summary: &Summary) -> Vec<Cause> {
             Some(cause)
         });
         let mut of_rule: Vec<Cause> = of_rule.collect();
-        // The same queue shows in the round trips and in its direction.
+        // Round trips show the same causes as the directions, which are more specific.
         if directions && of_rule.iter().any(|cause| cause.direction.is_some()) {
             of_rule.retain(|cause| cause.direction.is_some());
         }
@@ -55,7 +55,7 @@ fn duration(summary: &Summary) -> f64 {
 /// Adds the causes to a verdict.
 pub(crate) fn add_causes(answer: &mut Answer, found: Vec<Cause>) {
     if found.iter().any(|cause| cause.id == CauseId::DualQueue) {
-        // Packets in the faster queue overtake the others, which are not of the same kind.
+        // Packets of the faster queue arrive before earlier packets of the other queue, which is not reordering.
         answer.causes.retain(|cause| cause.id != CauseId::Reordering);
     }
     for mut cause in found {
@@ -81,7 +81,7 @@ pub(crate) fn conclusions(summary: &Summary) -> Vec<Verdict> {
             let causes = found.iter().filter(|cause| cause.direction == *direction);
             let mut parts: Vec<String> = causes.map(|cause| cause.because.clone()).collect();
             let names = |id: CauseId| found.iter().any(|c| c.id == id && c.direction == *direction);
-            // If the directions are known, their delays say more than the round trips.
+            // Delays of the directions are more specific than round trips.
             let by_direction = is_two_way && direction.is_none() && cases.len() > 1;
             parts.extend(unexplained(case, [is_two_way && direction.is_none(), by_direction], names));
             let whose = match direction {

@@ -156,7 +156,7 @@ impl Notes {
         if let Some(slowed) = s.two_way.as_ref().and_then(|t| t.marked_slowdown) {
             self.warn("slowed_by_marks", sentences::slowed_by_marks(slowed.rounds, slowed.period));
         }
-        // The verdict says more about packets that were sent with marks.
+        // The verdict has more details about packets that were sent with marks.
         let unmarked = !session.spec.marking.is_on();
         if let Some(marked) = s.far_end.ecn.get(&CONGESTION_EXPERIENCED).filter(|n| **n > 0 && unmarked) {
             let queue = s.answer.as_ref().is_some_and(|a| a.names(CauseId::Queue));

@@ -19,7 +19,8 @@ pub struct Tally {
     payload: u16,
     #[serde(skip)]
     longest_wait: i64,
-    /// Marks with which the packets were sent; `None` if only the records of single packets have them.
+    /// Marks with which the packets were sent, by the specification of the test; `None` if they are taken from the records
+    /// of the packets instead.
     #[serde(skip)]
     marking: Option<EcnMarking>,
     first_arrival: Option<i64>,
@@ -128,8 +129,8 @@ impl Tally {
         Tally { marking: self.marking, ..Tally::new(self.payload, self.longest_wait) }
     }
 
-    /// Uses only the marks in the records of single packets, because the packets of this view were not sent as the test
-    /// specifies.
+    /// Takes the marks from the records of the packets instead of the specification of the test, which does not apply to
+    /// the packets of this view.
     pub fn take_reported_marks(&mut self) {
         self.marking = None;
     }

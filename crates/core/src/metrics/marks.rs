@@ -128,7 +128,7 @@ impl SentAndReceived {
         }
     }
 
-    /// Returns true if these can be counts of `rows` rows.
+    /// Returns true if these counts are possible for `rows` rows.
     pub(crate) fn is_possible(&self, rows: u64) -> bool {
         let counted = self.counts.iter().flatten().try_fold(0_u64, |sum, count| sum.checked_add(*count));
         let sums = self.delays.iter().flatten();
@@ -244,7 +244,8 @@ impl MarkBlocks {
         }
         add(&mut self.differences, &later.differences, &lead.differences);
         add(&mut self.differences_in_queue, &later.differences_in_queue, &lead.differences_in_queue);
-        // Blocks of the earlier part that were still open are complete, or lack a packet for good.
+        // The later part has counted the blocks of the earlier part that were still open and became complete; the others lack
+        // a lost packet.
         self.open = later.open;
     }
 
@@ -296,7 +297,7 @@ impl BlockDifference {
             });
             found.map(|(value, _)| value)
         };
-        // The interval has no assumption about the delays: the order of the marks in each block is random.
+        // The interval needs no assumption about the delays, because the order of the marks in each block is random.
         let ranks = quantile_ranks95(blocks, 0.5).filter(|(low, high, _)| *low >= 1 && *high <= blocks);
         BlockDifference {
             blocks,

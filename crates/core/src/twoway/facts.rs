@@ -66,7 +66,7 @@ pub struct MarkedSlowdown {
     pub rounds: u64,
     /// Number of requests that were postponed.
     pub requests: u64,
-    /// Last time between requests.
+    /// Time between requests after the last increase.
     pub period: Span,
 }
 

@@ -285,7 +285,7 @@ impl FindingList {
         }
         let text = match clock.is_usable() {
             true => format!(
-                "{device} is {} from the system clock, and so is every hardware stamp.",
+                "{device} is {} from the system clock: every hardware stamp has this error.",
                 eng4(clock.offset.0)
             ),
             false => format!("{device} is not set: hardware stamps cannot be compared with other times."),

@@ -1,5 +1,5 @@
-//! Causes in the verdicts on calls that need the whole recording: steps of its clock, packets of other hosts, times in which
-//! one direction has no packets.
+//! Causes in the verdicts on calls that are found only in the whole recording: steps of its clock, which packets of other
+//! hosts confirm or refute, and periods in which one direction has no packets.
 
 use jitlat_core::Span;
 use jitlat_core::analysis::Samples;
@@ -9,8 +9,8 @@ use jitlat_core::units::{duration, eng3};
 use jitlat_passive::recording::{RecordedStep, describe_step};
 use jitlat_passive::rtp::{OneSided, RtpStream};
 
-/// Removes changes of the delay that are only the rest of a step of the recording's clock: they happened at the same
-/// time, and are not larger than the error with which the step is known. Causes count seconds from `first`.
+/// Removes changes of the delay that are only the remainder of a corrected step of the recording's clock: they happened
+/// at the same time, and are not larger than the error of the step's size. Causes count seconds from `first`.
 pub(super) fn leave_out_rests(answer: &mut Answer, steps: &[&RecordedStep], first: WallTime) {
     const NEAR: Span = Span::seconds(1);
     let is_rest = |cause: &Cause| {
@@ -118,13 +118,13 @@ pub(super) fn never_ends(cause: &Cause, length: f64) -> bool {
     cause.id == CauseId::Queue && cause.to_s + 1.0 >= length
 }
 
-/// Time `seconds` after the first packet of `stream`.
+/// Returns the time `seconds` after the first packet of `stream`.
 pub(super) fn at(stream: &RtpStream, seconds: f64) -> WallTime {
     stream.first + Span((seconds * 1e9) as i64)
 }
 
-/// Adds a time in which one direction of a call has no packets to the answer about that direction's stream, which began
-/// at `first`.
+/// Adds a cause to the answer about a stream that began at `first`: the part of the call in which the direction of this
+/// stream has no packets, although the other direction has.
 pub(super) fn add_one_sided(answer: &mut Answer, part: &OneSided, first: WallTime) {
     let which = if part.is_end { "last" } else { "first" };
     let missing = duration(part.missing);
@@ -135,7 +135,7 @@ pub(super) fn add_one_sided(answer: &mut Answer, part: &OneSided, first: WallTim
         from_s: from,
         to_s: from + part.missing.as_seconds(),
         magnitude_ns: Some(part.missing.0),
-        because: format!("{because}: none was sent (one-way audio), or it takes another path"),
+        because: format!("{because}: none was sent (one-way audio), or they take another path"),
         ..Cause::new(CauseId::Outage, part.severity, 0.5)
     };
     if part.severity.doubt() > answer.severity.doubt() {

@@ -412,7 +412,7 @@ impl RtpSource {
 /// Running analysis of one stream.
 struct StreamAnalysis {
     analyzer: Analyzer,
-    /// Records that wait until there are enough: each call of the analyser has a cost, however many it gets.
+    /// Records that are not analysed yet: they are collected, because each call of the analyser has a fixed cost.
     waiting: Vec<PacketRecord>,
     /// Smallest delay.
     least: Option<Span>,
@@ -429,7 +429,7 @@ impl StreamAnalysis {
     fn flush(&mut self) {
         let least = self.waiting.iter().filter_map(PacketRecord::delay).min();
         self.least = self.least.into_iter().chain(least).min();
-        // Without a clock rate, packets arrive although their send times are unknown.
+        // If the clock rate is unknown, so are the send times of received packets.
         for same in self.waiting.chunk_by(|a, b| a.sent().is_some() == b.sent().is_some()) {
             match same.first().is_some_and(|r| r.sent().is_some()) {
                 true => self.analyzer.push_all(same),

@@ -203,7 +203,7 @@ impl TcpCaptures {
         stop: &Stop,
         observer: &mut dyn CaptureObserver,
     ) -> Result<Option<OrderedPoints>, PassiveError> {
-        // Pairs of the wrong order must not reach the observer.
+        // The observer must not receive pairs that were matched in the wrong order.
         let once = TcpCaptures { matched: false, ..self.clone() };
         let Some(joined) = once.join([a, b], stop, &mut Unobserved)? else { return Ok(None) };
         let is_translated = joined.plan.sides[0] != joined.plan.sides[1];

@@ -74,7 +74,7 @@ impl Sender {
         Sender { up, form, payload_type, ssrc, sequence, timestamp, ident: 1 }
     }
 
-    /// Begins with another source, as after a transfer.
+    /// Changes the source (SSRC), as after a transfer.
     fn change_source(&mut self, random: &mut Random) {
         (self.ssrc, self.sequence) = (self.ssrc ^ 0x5a5a, random.next() as u16);
         self.timestamp = random.next() as u32;
@@ -156,7 +156,7 @@ fn side(random: &mut Random, up: bool, form: Form, interval: i64) -> (Frames, Tr
             }
             Fate::Reordered => {
                 truth.reordered += 1;
-                // Behind the next packet and before the one after it.
+                // The packet arrives after the next packet and before the one after that.
                 frames.push((sent + delay + interval + JITTER + US, packet));
             }
         }

@@ -145,7 +145,7 @@ fn padding(context: &Context) -> Option<Padding> {
 pub fn udp(context: &Context, socket: &UdpSocket, stamps: StampMode, launch: Option<Launch>) {
     let mut times = SentTimes::new(stamps, context.opening.spec.packets());
     times.restart(socket);
-    // Greetings were sent without marks.
+    // Greetings were sent without marks; the packets that follow have them.
     context.reporter.note(context.marker().begin(socket).err().map(|e| e.to_string()));
     let Some(padding) = padding(context) else { return };
     let (mut stream, mode) = SendingStream::start(context, launch);
@@ -242,12 +242,12 @@ fn send_all(
         for ((packet, header), due) in packets.iter_mut().zip(&headers).zip(rest) {
             *packet = [IoSlice::new(header), IoSlice::new(padding.of(due.seq))];
         }
-        // Marks that differ are set on the socket, so that each packet needs a call of its own.
+        // The mark is set on the socket. If packets have different marks, each is therefore sent by its own call.
         let marker = context.marker();
         let together = if marker.is_per_packet() { 1 } else { rest.len() };
         match u64::try_from(rest[0].seq) {
             Ok(seq) => marker.before(socket, seq),
-            // A failure would have occurred before the stream.
+            // A sentinel is sent as Not-ECT. A failure would have occurred before the stream.
             Err(_) => drop(marker.plain(socket)),
         }
         match hand_over.send(&packets[..together], rest[0].at) {

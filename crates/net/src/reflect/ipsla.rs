@@ -1,5 +1,5 @@
-//! Cisco IP SLA responder: one thread per address, which answers control messages and the probes to the ports that they
-//! have opened.
+//! Cisco IP SLA responder: one thread per address, which answers control messages and the probes to the ports that it
+//! opened for them.
 
 use super::udp::{AnsweringSocket, Answers};
 use super::{OpenReflector, Reflector, ReflectorContext, at_port};
@@ -25,9 +25,9 @@ use std::os::fd::AsFd;
 pub struct IpslaReflector {
     /// UDP port of control messages.
     pub port: u16,
-    /// Keys; if there are any, only signed control messages (version 2) are answered.
+    /// Keys; if there are any, only signed control messages (version 2) are accepted.
     pub keys: IpslaKeys,
-    /// UDP ports that senders may have opened.
+    /// UDP ports that senders may ask to open.
     pub test_ports: RangeInclusive<u16>,
     /// Format of times in probes of version 2.
     pub format: TimeFormat,
@@ -52,7 +52,7 @@ const MAX_PROBE: usize = 17 << 10;
 const RECEIVE_BUFFER: usize = 1 << 20;
 /// Memory of an open port, in bytes: the kernel counts twice the requested buffer size, and batches are read into 4 MB.
 const PORT_MEMORY: u64 = 2 * RECEIVE_BUFFER as u64 + (4 << 20);
-/// Maximum number of ports of a range that are tried if the sender leaves the choice to the responder.
+/// Maximum number of ports that are tried if the sender leaves the choice to the responder.
 const MAX_TRIES: usize = 64;
 
 impl Reflector for IpslaReflector {
@@ -196,7 +196,7 @@ fn answer_probe(
     local: Option<LocalAddress>,
     answer: &mut Vec<u8>,
 ) -> Result<Option<IpslaTestStart>, Silence> {
-    // A longer request has been cut off, and its answer would be shorter.
+    // A longer request has been truncated, and its answer would be shorter than the request.
     if request.len() >= MAX_PROBE {
         return Err(Silence::Foreign);
     }
@@ -223,7 +223,7 @@ fn refusal(status: Status) -> &'static str {
 fn reason(why: Silence) -> &'static str {
     match why {
         Silence::Forged => {
-            "a control message without a valid signature, or a key-chain of version 1, which is not known"
+            "a control message without a valid signature, or one of version 1 with a key-chain, whose use is not known"
         }
         Silence::Unwanted => "a port or a time that is not allowed, or too many sessions",
         Silence::Limited => "the port is in use on this host",

@@ -44,7 +44,7 @@ pub(crate) struct AnsweringSocket<K> {
     wait: Wait,
 }
 
-/// Decision about a request, according to the limits of rates.
+/// Decision about a request, according to the rate limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     /// It may be answered.
@@ -175,7 +175,7 @@ impl<K: Copy> AnsweringSocket<K> {
         });
     }
 
-    /// Like [`receive`](Self::receive), but also passes on requests that a limit of rates forbids to answer.
+    /// Like [`receive`](Self::receive), but also passes on requests that must not be answered because of a rate limit.
     pub fn receive_all(
         &mut self,
         due: Option<Span>,

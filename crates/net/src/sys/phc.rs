@@ -69,7 +69,7 @@ pub(crate) fn adapter_clock_between(device: BorrowedFd<'_>) -> io::Result<Vec<[i
     let mut offset =
         ExtendedOffset { count: ADAPTER_READINGS as u32, clock: 0, reserved: [0; 2], readings: none };
     // SAFETY: PTP_SYS_OFFSET_EXTENDED fills as many readings of a ptp_sys_offset_extended, whose layout ExtendedOffset has,
-    // as `count` states, which is as many as there are; the structure outlives the call.
+    // as `count` states, which is the length of the array; the structure outlives the call.
     check(unsafe { libc::ioctl(device.as_raw_fd(), EXTENDED as _, &raw mut offset) })?;
     let count = (offset.count as usize).min(ADAPTER_READINGS);
     Ok(offset.readings[..count].iter().map(|reading| reading.map(PtpClockTime::nanos)).collect())

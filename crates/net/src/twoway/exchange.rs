@@ -271,7 +271,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             let now = tick();
             for datagram in inbox.datagrams().filter(|d| d.sender().is_some_and(|from| from.ip() == far)) {
                 let info = ReceivedInfo::parse(datagram.control);
-                // A conversation goes on at its own port while requests go to another one.
+                // Packets of the conversation come from its own port, although requests are sent to another one.
                 let other = datagram.sender().is_none_or(|from| from.port() != link.to.port());
                 pinger.handle(datagram.data, &reception(&info, datagram.data.len(), now, other), now);
             }

@@ -149,8 +149,8 @@ impl OffsetSteps {
         self.steps.is_empty() && self.held.is_empty()
     }
 
-    /// Takes a packet that arrived if nothing is to be done about it; otherwise returns false, and it must be taken as an
-    /// event.
+    /// Counts a packet that arrived, and returns true if it needs no correction or examination; otherwise returns false,
+    /// and the packet must be passed to [`Self::take`].
     #[inline]
     pub(super) fn passes(&mut self, r: &Record, copy: bool) -> bool {
         if !self.is_idle() {

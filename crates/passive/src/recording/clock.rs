@@ -209,8 +209,8 @@ impl Sender {
         Some(if excess.saturating_abs() <= uncertain { 0 } else { excess })
     }
 
-    /// Returns the largest error of [`Self::excess`] after a step, in ns: the time that really passed is that of the
-    /// sender's clock. The variation of the delay is known for RTP only.
+    /// Returns the largest error of [`Self::excess`] after a step, in ns: from the resolution of the sender's timestamps, the
+    /// drift of the two clocks, and the variation of the delay, which is known for RTP only.
     fn uncertainty(&self, value: Option<u32>) -> i64 {
         /// Largest deviation, as a multiple of the mean one.
         const DEVIATIONS: i64 = 4;
@@ -324,8 +324,8 @@ impl Default for RecordingClock {
 }
 
 impl RecordingClock {
-    /// Handles the time of the next frame, which is a TCP segment or a datagram without a timestamp; `None` if the time is unusual and must be passed to
-    /// [`Self::take`].
+    /// Handles the time of the next frame, which is a TCP segment or a datagram without a timestamp; `None` if the time is
+    /// unusual and must be passed to [`Self::take`].
     #[inline(always)]
     pub(super) fn take_usual(&mut self, recorded: WallTime, mark: SenderMark) -> Option<Taken> {
         let at = recorded.0.saturating_add(self.correction);
@@ -341,8 +341,7 @@ impl RecordingClock {
             None if sender.flow == mark.flow => {
                 (sender.interval, sender.at) = (at.wrapping_sub(sender.at), at);
             }
-            // If the state of the sender was stored shortly before, it shows the sender's clock as well as this packet
-            // would.
+            // The state of the sender was stored shortly before, and is recent enough.
             Some(_) if sender.flow == mark.flow && at.wrapping_sub(sender.at) < MIN_NOTE => {}
             _ => self.note(at, mark),
         }
@@ -601,10 +600,11 @@ impl Doubt {
             let b = excess[k + 1..].iter().find(|b| agree(&a.hosts, &b.hosts))?;
             Some((*a, *b))
         })?;
-        // The one that is known better, and of two the smaller one.
+        // The value with the smaller error or, if the errors are equal, the smaller value.
         let Excess { by, error, .. } =
             if (a.error, a.by.saturating_abs()) <= (b.error, b.by.saturating_abs()) { a } else { b };
-        // The delay of one of the packets may have changed at the same time.
+        // The difference between the two values is part of the error, because the delay of one of the packets may have
+        // changed at the same time.
         let apart = a.by.saturating_sub(b.by).saturating_abs();
         let near = apart <= a.by.saturating_abs().min(b.by.saturating_abs()) / 5 + 20_000_000;
         let error = Some(apart.saturating_add(error));

@@ -318,7 +318,8 @@ impl Recording {
         }
     }
 
-    /// Passes on a packet, or the packet inside it. `marked` is the mark of the packet itself; `None` if it is not known.
+    /// Passes on a packet, or the packet inside it. `marked` is the sender's mark of the outer
+    /// packet; `None` if it is unknown.
     fn pass_inside(
         &mut self,
         seen: SeenPacket<'_>,

@@ -154,7 +154,7 @@ fn changes(
         );
         let severity = if by > LONG_DETOUR_NS { Severity::Fair } else { Severity::Good };
         let found = cause(CauseId::RouteChange, severity, 0.8, because);
-        // Two times that are cut to the resolution differ by up to twice as much as they really do.
+        // Times are cut to the resolution, so that a difference of up to twice the resolution may be an artefact.
         (by.saturating_abs() > resolution.0.saturating_mul(2)).then_some(Cause {
             from_s: from,
             to_s: next.map_or(end_s, seconds),

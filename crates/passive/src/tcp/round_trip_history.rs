@@ -75,7 +75,7 @@ impl Default for RoundTripHistory {
     }
 }
 
-/// Returns the middle of the values.
+/// Returns the median of the values; 0 without any.
 fn median(mut values: Vec<i64>) -> i64 {
     values.sort_unstable();
     values.get(values.len() / 2).copied().unwrap_or(0)
@@ -121,7 +121,8 @@ impl RoundTripHistory {
                 k += 1;
             }
         }
-        // A level that is too short is a queue, as is one that varies more than its lower neighbour.
+        // A level that is too short is a queue, and so is one whose round trips vary more than those of the lower level next
+        // to it.
         let mut found = Vec::new();
         let mut begin = 0;
         for (n, place) in places.iter().enumerate() {
@@ -141,7 +142,7 @@ impl RoundTripHistory {
             least(from, to).fold((i64::MAX, i64::MIN), |(low, high), v| (low.min(v), high.max(v)))
         };
         let (before, after) = (bounds(k - COMPARED, k), bounds(k, k + COMPARED));
-        // The distance between the levels, and their own variation.
+        // Distance between the levels, and the larger variation within one of them.
         let apart = (after.0.saturating_sub(before.1)).max(before.0.saturating_sub(after.1));
         let spread = (before.1 - before.0).max(after.1 - after.0);
         apart >= MIN_CHANGE && apart / 2 >= spread
@@ -165,7 +166,8 @@ impl RoundTripHistory {
         let usual = |groups: &[Group], level: i64| median(groups.iter().map(|g| g.above(level)).collect());
         let [of_before, of_after] = [usual(before, low), usual(after, high)];
         let (near, far) = if high > low { (of_before, of_after) } else { (of_after, of_before) };
-        // All round trips are on their level, and those of the longer path vary no more than those of the shorter one.
+        // A change of the path is reported only if no round trip of the longer path is near the level of the shorter one, and if
+        // the round trips of the longer path vary little more than the others.
         let returns = |groups: &[Group]| {
             groups.iter().any(|g| g.least.saturating_sub(if high > low { low } else { high }) < size / 2)
         };
@@ -223,7 +225,7 @@ mod tests {
             }
             assert_eq!(of(n, every, |k| 20 * MS + jitter(k)), []);
         }
-        // There and back.
+        // The path becomes longer, and then as short as before.
         let found =
             of(600, 50 * MS, |k| 20 * MS + jitter(k) + if (200..400).contains(&k) { 40 * MS } else { 0 });
         assert!(matches!(found[..], [(9..=10, 38..=42), (19..=20, -42..=-38)]), "{found:?}");
@@ -232,7 +234,7 @@ mod tests {
     #[test]
     fn queues_are_no_other_paths() {
         let queues: [fn(i64) -> i64; 5] = [
-            // Queues that fill slowly, or again and again; many short ones; one that varies; a short one.
+            // Queues that fill slowly or repeatedly, many short queues, one that varies, and a single short one.
             |k| (k * MS / 4).min(80 * MS),
             |k| k % 100 * MS,
             |k| if k % 40 < 10 { 50 * MS } else { 0 },

@@ -32,9 +32,9 @@ pub struct IpslaOptions {
     pub target: SocketAddr,
     /// Time for which the port is needed, from the first request.
     pub duration: Span,
-    /// Number of the first control message.
+    /// Number of the control messages.
     pub seq: u32,
-    /// Key, and how it is used; version 2 only. `None`: unprotected, and answers are not checked.
+    /// Key and its mode; version 2 only. `None`: requests are not signed, and signatures of answers are not checked.
     pub key: Option<(AuthMode, IpslaKey)>,
     /// Random number in protected messages.
     pub random: [u8; 16],
@@ -53,7 +53,7 @@ pub enum IpslaFailure {
     Silent(usize, u16),
     /// Answers arrived, but none was signed with the key.
     #[error(
-        "the IP SLA responder's answers are not signed with the key: is it the same at both ends, with its number?"
+        "the IP SLA responder's answers are not signed with the key: do both ends have the same key with the same number?"
     )]
     Unsigned,
     /// The responder refused to open the port, with a status whose meaning is not known (version 1).
@@ -73,9 +73,9 @@ pub enum IpslaFailure {
 
 fn reason(status: u16) -> String {
     match status {
-        1 => "it gives no further reason (fail); the port or the duration may not be allowed: --target-port"
+        1 => "it gives no reason (fail); perhaps it does not allow the port (--target-port) or the duration"
             .to_owned(),
-        2 => "it requires a key, or another one: --ipsla-key-file".to_owned(),
+        2 => "it requires a key, or another one (--ipsla-key-file)".to_owned(),
         3 => "it does not understand the request (format)".to_owned(),
         4 => "the port is in use there; choose another one with --target-port".to_owned(),
         other => format!("status {other}"),
@@ -89,7 +89,7 @@ enum IpslaClientState {
         sent: usize,
         due: Option<SteadyTime>,
     },
-    /// The port is open. At the time `renew`, it is requested again; `None`: it stays open long enough.
+    /// The port is open. At the time `renew`, it is requested again; `None` if it stays open until the end.
     Open {
         renew: Option<SteadyTime>,
     },
@@ -225,8 +225,8 @@ impl Client {
         }
     }
 
-    /// Returns the full number of which the responder sent `number`, from 0: the nearest to the highest so far; `None` if
-    /// the responder does not count.
+    /// Extends `number`, the responder's number of an answer, to 32 bits: the value nearest to the highest one so far.
+    /// Returns the value counted from 0; `None` if the responder does not count.
     fn full_number(&mut self, number: u32) -> Option<u32> {
         let bits = self.options.form.seq_bits();
         if number == 0 && (bits == 32 || self.highest == 0) {

@@ -1,7 +1,7 @@
 //! Cisco IP SLA: UDP jitter and UDP echo. A control message asks a responder to open a port for a while; probes to
 //! that port come back with the responder's times and its own number of each answer.
 //!
-//! Two versions exist. Version 1 is what routers send; Cisco does not document it, and these bytes are those of
+//! Two versions exist. Routers send version 1, which Cisco does not document: the formats here are taken from
 //! recorded conversations (docs/protocols/ipsla.md). Version 2 is RFC 6812.
 //!
 //! * [`v1`], [`v2`] – control messages
@@ -28,7 +28,7 @@ pub const PORT: u16 = 1967;
 /// Version of control messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IpslaVersion {
-    /// The version that routers send by default.
+    /// Version that routers send by default.
     #[default]
     V1,
     /// RFC 6812.

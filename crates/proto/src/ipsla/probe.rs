@@ -34,8 +34,8 @@ pub struct ProbeAnswer {
     pub seq: u32,
     /// Responder's own number of the answer, from 1, with as many bits; `None` in an echo.
     pub number: Option<u32>,
-    /// Times at which the request arrived and the answer left; `None` in an echo. A time in whole milliseconds stands for
-    /// the middle of its millisecond, or for its end towards the other one if these are in different milliseconds.
+    /// Times at which the request arrived and the answer left; `None` in an echo. Times in whole milliseconds are the middle of
+    /// the millisecond if both are the same; otherwise the end of the earlier and the beginning of the later millisecond.
     pub times: Option<(WallTime, WallTime)>,
 }
 
@@ -104,7 +104,7 @@ impl ProbeForm {
         out.extend(FILL.iter().cycle().take(size.max(self.shortest())));
         let packet = &mut out[start..];
         let fields = match self {
-            // An echo has no number of its own, so it is the beginning of the data, which comes back.
+            // An echo has no field for a number, so the number is put at the beginning of the data, which is returned.
             ProbeForm::Echo => 4,
             ProbeForm::Milliseconds => 16,
             ProbeForm::Microseconds => 56,
@@ -214,10 +214,10 @@ impl ProbeForm {
     }
 }
 
-/// Returns the times of a request that was received in the millisecond around `received`, and answered `held` later, in
-/// whole milliseconds. A request that is answered at once can cross the boundary between two milliseconds: `held` is then
-/// a millisecond, and both times are near the boundary. The hold time between the returned times is the minimum that
-/// `held` proves, so that round trips are not shortened by more.
+/// Returns the times at which a request was received and answered. `received` is the middle of the millisecond in which it
+/// was received, and `held` the hold time in whole milliseconds. A `held` of 1 ms can also mean that a request was answered
+/// at once, across the boundary between two milliseconds. The times are therefore chosen so that the hold time between them
+/// is the minimum that `held` proves, and round trips are not shortened by more.
 fn times_of(received: WallTime, held: Span) -> (WallTime, WallTime) {
     if held < MILLISECOND {
         return (received, received);

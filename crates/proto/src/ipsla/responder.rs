@@ -16,8 +16,8 @@ use std::collections::HashMap;
 
 /// Maximum memory per session, in bytes.
 pub const SESSION_BYTES: u64 = 512;
-/// Maximum number of answers to one request of version 2 that is repeated. Answers look like requests, so that two
-/// responders could otherwise exchange a forged one forever.
+/// Maximum number of answers to a request of version 2 and its repetitions. Answers look like requests, so that two
+/// responders could otherwise exchange a forged one without end.
 const MAX_REPEATS: u8 = 16;
 
 /// Rules of a responder.
@@ -68,7 +68,7 @@ impl core::fmt::Display for IpslaTestStart {
     }
 }
 
-/// Numbers of probes that have been answered, of which each is answered only once.
+/// Numbers of the echoes that have been answered, so that each is answered only once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct OnceWindow {
     highest: Option<u32>,
@@ -77,7 +77,8 @@ struct OnceWindow {
 }
 
 impl OnceWindow {
-    /// Returns true, once, for a number that is new.
+    /// Marks `number` as answered; returns true if it was not answered before. Numbers that are 64 or more below the highest
+    /// one count as answered.
     fn take(&mut self, number: u32) -> bool {
         let ahead = self.highest.map_or(1, |highest| i64::from(number) - i64::from(highest));
         if ahead > 0 {
@@ -93,7 +94,7 @@ impl OnceWindow {
     }
 }
 
-/// Run of an operation: what a repeated request has in common with its first form.
+/// Identity of an operation's run: a request with the same identity is a repetition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Run {
     V1(u8, Operation),
@@ -132,7 +133,7 @@ pub struct Responder {
     per_client: HashMap<ClientAddress, usize>,
     /// Number of sessions of each open port.
     ports: HashMap<u16, usize>,
-    /// Ports that have no session any more, but whose sockets have not been closed.
+    /// Ports without a session whose sockets have not been closed yet.
     closing: Vec<u16>,
     /// Earliest time at which a session may end; `None` without sessions.
     next_end: Option<SteadyTime>,
@@ -345,7 +346,7 @@ impl Responder {
                 // RFC 6812 §4: a repeated request resets the duration and the responder's sequence number.
                 (session.until, session.answers) = (until, 0);
             }
-            // Version 1: the same run goes on for longer than one request can ask for.
+            // Version 1: a repetition extends the time of the run.
             session.until = session.until.max(until);
             let number = session.number;
             self.note_end(until);

@@ -149,7 +149,7 @@ fn refusals_have_reasons() {
     );
     let short = ResponderRules { duration: Span::seconds(1), ..ResponderRules::default() };
     assert_eq!(outcome(short, v2), status(1));
-    // An unsigned refusal is not believed: it could come from anybody.
+    // The client ignores an unsigned refusal, because it may be forged.
     let mut client = Client::new(with("7 other", AuthMode::HmacSha256));
     let mut message = Vec::new();
     assert!(client.poll_conversation(at(0), &mut message));
@@ -299,7 +299,7 @@ fn any_packet() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    /// To no address more bytes or packets than came from it, whatever it sends.
+    /// No address is sent more bytes or packets than came from it, regardless of the contents.
     #[test]
     fn of_no_use_against_others(packets in proptest::collection::vec((any_packet(), 0..3u8, 0..4000u16), 1..60)) {
         let mut responder = Responder::new(ResponderRules { sessions: 5, open_ports: 2, ..ResponderRules::default() });

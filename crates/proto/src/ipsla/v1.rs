@@ -131,8 +131,8 @@ pub struct PortAnswer {
 }
 
 impl PortAnswer {
-    /// Parses an answer; `None` if it is not one. Only the version, the number and the status are read: an open
-    /// responder that Cisco devices accept writes another length and no command.
+    /// Parses an answer; `None` if it is not one. Only the version, the number and the status are read, because an
+    /// open-source responder that Cisco devices accept writes a different length and no command.
     pub fn parse(packet: &[u8]) -> Option<PortAnswer> {
         let [VERSION, seq, ..] = *packet else { return None };
         let is_request = PortRequest::parse(packet).is_some();

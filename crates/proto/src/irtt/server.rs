@@ -73,8 +73,8 @@ pub struct IrttRules {
     pub interval: Span,
     /// Number of requests that are answered immediately after a pause, regardless of the interval.
     pub burst: u32,
-    /// Rate that the server answers for one client. Clients that request more are granted a longer interval, because packets beyond
-    /// the rate would look like loss on the path.
+    /// Maximum rate of answers to one client. Clients that request more are granted a longer interval, because unanswered
+    /// packets would look like loss on the path.
     pub rate: ClientLimits,
     /// Maximum length of a packet, in bytes.
     pub length: u32,
@@ -133,7 +133,7 @@ impl IrttRules {
             granted.duration = asked.duration.min(self.duration);
         }
         granted.length = asked.length.clamp(0, self.length.into());
-        // A longer interval could make the session time out between two requests.
+        // The interval is limited, so that the session does not time out between two requests.
         let interval = asked.interval.max(self.interval).max(self.interval_within_rate(granted.length));
         granted.interval = interval.min(self.longest_interval());
         granted.stamp_at = match (self.stamps, asked.stamp_at) {
@@ -167,7 +167,7 @@ impl IrttRules {
         if self.timeout > Span::ZERO { Span(self.timeout.0 / INTERVALS_IN_TIMEOUT) } else { Span(i64::MAX) }
     }
 
-    /// Returns the interval at which packets of `length` bytes keep to the rate.
+    /// Returns the shortest interval at which packets of `length` bytes do not exceed the rate.
     fn interval_within_rate(&self, length: i64) -> Span {
         const SECOND: u128 = 1_000_000_000;
         let at = |units: u128, per_second: u128| (units * SECOND).div_ceil(per_second.max(1));

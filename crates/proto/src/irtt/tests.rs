@@ -80,7 +80,8 @@ fn packet(flags: u8, token: Option<u64>, write: impl Fn(&mut Vec<u8>), key: Opti
     bytes
 }
 
-/// A server whose limits allow less than a client requests says so before the test, so that the client does not see it as loss.
+/// A server whose limits allow less than a client requests grants a longer interval before the test, so that its limits do
+/// not look like loss.
 #[test]
 fn a_limit_of_rates_lengthens_the_interval() {
     let rate = ClientLimits { packets_per_second: 250, bytes_per_second: 125_000 };

@@ -264,11 +264,12 @@ impl Tracer {
         let last = self.last.get_mut(usize::from(probe.flow) - 1)?;
         if end.is_some() {
             *last = (*last).min(probe.ttl);
-            // Routes of other flows are hardly longer; each is followed further if its routers answer.
+            // Routes of other flows are usually not much longer, so they are probed only a few hops further; a route is followed
+            // beyond that if its routers answer.
             let limit = probe.ttl.saturating_add(MAX_SILENT_HOPS as u8);
             self.last.iter_mut().for_each(|last| *last = (*last).min(limit));
         } else if probe.ttl == *last {
-            // A router answers at what was the end: the route has become longer.
+            // A router answers at the last hop of the route, which therefore continues.
             *last = last.saturating_add(1).min(self.plan.hops.max(1));
         }
         let replies = &mut self.replies.get_mut(usize::from(probe.ttl) - 1)?.replies;

@@ -180,7 +180,7 @@ mod tests {
         times.sort_unstable();
         let refused = times.iter().filter(|at| meters.take(ip("192.0.2.1"), 400, SteadyTime(**at)).is_err());
         assert_eq!(refused.count(), 0);
-        // Ten clients at this rate use the limit of all clients, and lose nothing either.
+        // Ten clients at this rate use the limit of all clients, without loss.
         let refused =
             times.iter().flat_map(|at| (0..10_u8).map(move |client| (*at, client))).filter(|(at, client)| {
                 let from = core::net::Ipv4Addr::new(198, 51, *client, 1);

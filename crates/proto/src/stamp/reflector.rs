@@ -231,8 +231,9 @@ impl StampSessionReflector {
         Ok(reflected)
     }
 
-    /// Counts a request of a session that is not answered because of a limit of rates, so that its sender
-    /// sees in the counters of direct measurement that it arrived. In a keyed session nothing is counted: anybody could have sent the request.
+    /// Counts a request of a session that is not answered because of a rate limit, so that the counters of direct
+    /// measurement show its sender that it arrived. A reflector with keys counts nothing, because the request may be
+    /// forged.
     pub fn limited(&mut self, request: &[u8], from: SocketAddr) {
         let layout = StampLayout::Clear;
         if self.rules.is_keyed() || request.len() < self.rules.shortest_request() {

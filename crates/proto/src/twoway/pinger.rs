@@ -422,7 +422,8 @@ impl<P: Protocol> Pinger<P> {
         let got_ce = |sent: Option<Ecn>, received: Option<Ecn>| {
             received == Some(Ecn::Ce) && sent.is_none_or(|sent| sent != Ecn::Ce)
         };
-        // If the far host does not report the mark of its answer, a protocol that returns the request's may have sent CE.
+        // If the far host does not report the mark of its answer, it may have copied the mark of the request. An answer to a
+        // request with CE then shows nothing.
         let answered = record.answer_mark().or(sent);
         let marked = got_ce(sent, record.request_mark()) || got_ce(answered, record.ecn());
         let waits = self.plan.wait.is_some() || period.times(self.slowdown.factor) >= MAX_SLOWED_PERIOD;
@@ -438,7 +439,7 @@ impl<P: Protocol> Pinger<P> {
         self.slowdown.until = Some(now.steady + round_trip);
     }
 
-    /// Postpones the next request and all later ones so that the time to the next one is the increased one.
+    /// Postpones the next request and all later ones, so that the time since the previous request is the increased one.
     fn spread(&mut self) {
         let period = self.plan.spec.period();
         let more = self.slowdown.period(period) - period;

@@ -473,13 +473,13 @@ fn a_sender_of_marks_slows_down_for_ce_and_not_for_its_own() {
     let slowdown = out.slowdown.unwrap();
     assert_eq!((slowdown.rounds, slowdown.period), (2, Span::millis(40)));
     let postponed: i64 = out.shifts.iter().map(|shift| shift.by.0).sum();
-    assert_eq!(postponed, (sent[15] - 150) * 1_000_000, "the schedule is the one that was kept");
+    assert_eq!(postponed, (sent[15] - 150) * 1_000_000, "the schedule contains the postponements");
     assert_eq!(out.shifts.len() as u64, slowdown.requests);
     for record in out.records.iter() {
         let expected = if matches!(record.seq, 3 | 6) { Ecn::Ce } else { Ecn::Ect1 };
         assert_eq!((record.request_mark(), record.answer_mark()), (Some(expected), Some(Ecn::Ect1)));
     }
-    // However many marks there are, a test never becomes slower than ten packets per second.
+    // A test never becomes slower than ten packets per second, regardless of the number of marks.
     let (sent, out) = with_marks(EcnMarking::Ect0, |_| true);
     assert_eq!(out.slowdown.unwrap().period, Span::millis(100));
     assert!(sent.windows(2).all(|pair| pair[1] - pair[0] <= 100), "{sent:?}");

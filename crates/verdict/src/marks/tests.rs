@@ -48,7 +48,7 @@ fn what_is_not_known_is_said() {
     assert_eq!(
         said(&clean),
         "Marks (ECN): all arrive as sent; losses do not depend on the mark; no queue seen: a dual queue is not testable \
-         (give a load, as with --load)."
+         (repeat under load, as with --load)."
     );
     let few = said(&summary(BOTH, 400, |seq, mark| Some((mark, noise(seq)))));
     assert!(few.contains("losses by mark are not resolved (100 packets per mark, 200 are needed)"), "{few}");
@@ -103,7 +103,7 @@ fn packets_dropped_by_their_mark_explain_the_losses() {
         "{}",
         answer.headline
     );
-    // The same share of all marks is not a matter of marks.
+    // If the same share of all marks is lost, the loss does not depend on marks.
     let alike = summary(BOTH, 2000, |seq, mark| (noise(seq) > 20).then_some((mark, noise(seq))));
     assert!(!ids(&alike).contains(&"ect-dropped"));
 }

@@ -63,7 +63,7 @@ pub enum CeTime {
 /// Evidence that `marked` of `all` packets with the marks `names` arrived with CE.
 pub fn marked(names: &str, marked: u64, all: u64, delay: CeTime) -> String {
     let why = match delay {
-        CeTime::Always => "; so constantly that marking is broken, or the path is overloaded".to_owned(),
+        CeTime::Always => "; at this share, marking is broken or the path is overloaded".to_owned(),
         CeTime::WithoutQueue => "; no queue was seen".to_owned(),
         CeTime::Unknown => String::new(),
         CeTime::Difference(ns) if ns > 0 => {
@@ -85,7 +85,7 @@ pub fn dual_queue(
 ) -> String {
     let [median, low, high] = [median, low, high].map(|ns| time(ns as f64));
     let p99 = ect1.p99_ns.map_or_else(String::new, |ns| {
-        format!("; 99 % of ECT(1) at most {} behind the fastest of four", time(ns as f64))
+        format!("; 99 % of ECT(1) packets at most {} slower than the fastest of their block", time(ns as f64))
     });
     let marks = match ce {
         0 => "; without CE marks".to_owned(),
@@ -97,7 +97,7 @@ pub fn dual_queue(
     )
 }
 
-/// Conclusion about marks: `parts` are clauses.
+/// Conclusion about marks, which consists of the clauses `parts`.
 pub fn conclusion(parts: &[String]) -> String {
     format!("Marks (ECN): {}.", parts.join("; "))
 }
@@ -117,7 +117,7 @@ pub fn delays_not_resolved(blocks: u64, needed: u64) -> String {
     format!("delays by mark are not resolved ({blocks} whole blocks of four, {needed} are needed)")
 }
 /// Clause about a test in which no packet waited.
-pub const NO_QUEUE: &str = "no queue seen: a dual queue is not testable (give a load, as with --load)";
+pub const NO_QUEUE: &str = "no queue seen: a dual queue is not testable (repeat under load, as with --load)";
 /// Clause about delays that do not depend on the mark, with the 95 % interval of the difference in ns.
 pub fn delays_alike([low, high]: [i64; 2]) -> String {
     let most = time(low.unsigned_abs().max(high.unsigned_abs()) as f64);

@@ -72,7 +72,8 @@ impl Metric for Marks {
         };
         let sent = (!is_one_way_of_two).then(sent);
         let received = self.received();
-        // Round trips have the mark of the request as sent and that of the answer as received.
+        // A row of a round trip has the mark of the request as sent and the mark of the answer as received, which cannot be
+        // compared.
         let received_marks = rows.counts().filter(|_| known.kind != DelayKind::RoundTrips);
         marking.is_on().then(|| MarkFigures {
             marking,
@@ -89,8 +90,8 @@ impl Metric for Marks {
     }
 }
 
-/// Returns true if packets of all four marks are known to have been sent. A far host may not apply the marks that are
-/// requested for its answers.
+/// Returns true if packets of all four marks are known to have been sent. Some far hosts do not apply the marks that are
+/// requested for their answers.
 fn are_interleaved(tally: &Tally) -> bool {
     tally.marks().counts().is_some_and(|counts| Ecn::ALL.iter().all(|sent| counts[*sent].total() > 0))
 }

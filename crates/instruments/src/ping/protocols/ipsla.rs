@@ -30,7 +30,7 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
             "ipsla-version",
             "VERSION",
             "Version of control messages (default: 1, or 2 with a key)",
-            &[("1", "The one that routers send by default"), ("2", "RFC 6812")],
+            &[("1", "Version that routers send by default"), ("2", "RFC 6812")],
         ),
         Argument::choice(
             "ipsla-probe",
@@ -83,12 +83,12 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
             Argument::file(
                 KEY_FILE,
                 "File with the keys of IP SLA: lines of a number and a key\n\nA key is text, or hexadecimal after 0x. \
-                 Only signed control messages (version 2) are then answered.",
+                 Only signed control messages (version 2) are then accepted.",
             ),
             Argument::value(
                 "ipsla-test-ports",
                 "FIRST-LAST",
-                "UDP ports that IP SLA senders may have opened, for a firewall",
+                "UDP ports that IP SLA senders may ask to open; open them in the firewall, too",
                 |text| test_ports(text).map(drop),
             )
             .or(|| "1024-65535".to_owned()),
@@ -146,9 +146,9 @@ pub struct IpslaClient {
     pub version: IpslaVersion,
     /// Layout of probes.
     pub form: ProbeForm,
-    /// UDP port that the responder opens; `None`: one of 16384 to 32767, the ports of voice.
+    /// UDP port that the responder opens; `None`: one of 16384 to 32767, which Cisco devices use for voice.
     pub target_port: Option<NonZeroU16>,
-    /// Key of version 2, and how it is used; `None`: unprotected.
+    /// Key of version 2, and its mode; `None`: unprotected.
     pub key: Option<(AuthMode, IpslaKey)>,
 }
 
@@ -183,8 +183,7 @@ impl IpslaClient {
             (IpslaVersion::V1, Some("microseconds")) => ProbeForm::Microseconds,
             (IpslaVersion::V1, _) => ProbeForm::Milliseconds,
             (IpslaVersion::V2, Some("echo" | "microseconds")) => {
-                let why =
-                    "--ipsla-probe is for version 1: version 2 has one kind of probes, with finer times";
+                let why = "--ipsla-probe is for version 1: version 2 has one kind of probe, with finer times";
                 return Err(Error::Settings(why.to_owned()));
             }
             (IpslaVersion::V2, _) => ProbeForm::V2(format(arguments.has(stamp::PTP.name))),
@@ -209,7 +208,8 @@ impl IpslaClient {
             Some(wait) => (wait + test.plan.timeout).times(spec.packets().into()),
             None => spec.duration(),
         };
-        // The test begins after the answer, or at a given time, and ends with requests that show whether the responder counts.
+        // The port is needed from the first control message until the additional requests after the test, which determine
+        // whether the responder counts.
         sending + test.plan.timeout + Span::seconds(3) + SETUP_TIME
     }
 }
@@ -234,7 +234,7 @@ fn key(file: &NamedFile, arguments: &Arguments) -> Result<(AuthMode, IpslaKey), 
 }
 
 /// Returns the port that is opened for probes from the local port `source`: one of those that Cisco devices use for
-/// voice, which the systems of hosts do not choose for other purposes.
+/// voice, which operating systems rarely assign to other programs.
 fn usual_target(source: u16) -> u16 {
     16_384 + source % 16_384
 }

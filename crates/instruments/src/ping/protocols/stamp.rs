@@ -257,7 +257,7 @@ fn remarks(sender: &StampSender, dscp: Dscp, asked: bool) -> Vec<String> {
             c.sender_sent, c.reflector_received, c.reflector_sent
         ));
         let unanswered = c.reflector_received.wrapping_sub(c.reflector_sent);
-        // A count that restarted is larger than any test.
+        // If the count restarted, the difference is larger than the number of requests.
         if (1..=c.sender_sent).contains(&unanswered) {
             remarks.push(format!(
                 "{unanswered} requests arrived at the far host and were not answered, probably because it limits its answers: the path did not lose them"
@@ -286,7 +286,7 @@ fn remarks(sender: &StampSender, dscp: Dscp, asked: bool) -> Vec<String> {
     remarks
 }
 
-/// Describes which marks the far host does not report.
+/// Describes the marks that the far host does not report or apply.
 fn mark_remarks(sender: &StampSender) -> Vec<String> {
     let marks = sender.marks();
     let mut remarks = Vec::new();

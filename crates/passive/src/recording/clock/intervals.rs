@@ -49,8 +49,8 @@ impl Examined {
         self.at[0].saturating_sub(self.before.at).saturating_sub(usual)
     }
 
-    /// Returns the difference between the longest and the shortest time between packets, in ns; the only one if there is
-    /// one.
+    /// Returns the difference between the longest and the shortest time between packets, in ns. A single time is
+    /// returned itself; 0 without any.
     fn variation(&self) -> i64 {
         match self.intervals()[..] {
             [] => 0,
@@ -129,8 +129,8 @@ impl Intervals {
     }
 
     /// Returns the step forward on which all senders at regular intervals agree, and true if there are at least
-    /// [`PROOF`] of them; `None` if they disagree or no two of them send to each other, or if packets may be missing or delayed
-    /// instead.
+    /// [`PROOF`] of them. `None` if they disagree, if no two of them send to each other, or if missing or delayed packets
+    /// may explain the jump.
     pub(super) fn step_forward(&self) -> Option<(StepSize, bool)> {
         let all: Vec<(&Examined, i64, i64)> = self
             .senders

@@ -112,8 +112,8 @@ impl Shift {
 
     /// Returns the size of the step; `None` if the clock was not set.
     pub(super) fn step(&self) -> Option<StepSize> {
-        // A sender with little jitter shows the step more precisely: senders have weights as in a mean of values with
-        // different errors.
+        // A sender with little jitter shows the step more precisely, so the mean is weighted by the inverse square of the
+        // spread.
         let weight = |s: &Shifted| (s.before.spread.max(MIN_SPREAD) as f64).powi(-2);
         let weights: f64 = self.senders.iter().map(weight).sum();
         let sum: f64 = self.senders.iter().map(|s| weight(s) * s.median() as f64).sum();

@@ -86,7 +86,7 @@ fn extensions_are_understood_at_both_ends() {
     }
 }
 
-/// A request above a limit of rates is not answered, but the next answer says that it arrived.
+/// A request above a rate limit is not answered, but the next answer reports that it arrived.
 #[test]
 fn requests_above_a_limit_are_counted_as_received() {
     let options = StampOptions { size: 300, direct_measurement: true, ..StampOptions::default() };
@@ -104,7 +104,7 @@ fn requests_above_a_limit_are_counted_as_received() {
     }
     let counts = sender.counters().unwrap();
     assert_eq!((counts.sender_sent, counts.reflector_received, counts.reflector_sent), (5, 5, 3));
-    // Nobody can begin a session like this.
+    // Such a request does not begin a session.
     r.limited(&[0; 44], "192.0.2.99:1000".parse().unwrap());
     assert_eq!(r.sessions(), 1);
 }

@@ -32,7 +32,7 @@ pub(super) enum Far {
     Twamp(Box<twamp::SessionReflector>),
     Irtt(Box<irtt::Server>),
     Ipsla(Box<ipsla::Responder>),
-    /// A responder of IP SLA that opens every port and copies the numbers of requests.
+    /// Responder of IP SLA that opens every port and copies the numbers of requests.
     CopyingIpsla,
     Deaf,
 }

@@ -215,7 +215,7 @@ fn heading(direction: Direction) -> &'static str {
 fn silent(call: &RtpCall) -> Option<(Level, String)> {
     let name = heading(call.silent_direction()?);
     let text = format!(
-        "{name}: Unknown: no packet was captured; none was sent (one-way audio), or it takes another path."
+        "{name}: Unknown: no packet was captured; none was sent (one-way audio), or they take another path."
     );
     Some((Severity::Unknown.into(), text))
 }

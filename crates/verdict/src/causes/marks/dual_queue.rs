@@ -1,4 +1,4 @@
-//! Rule for a queue of its own for ECT(1) and CE, as L4S has.
+//! Rule for a separate queue for ECT(1) and CE, as in L4S.
 
 use super::marked::marked;
 use super::{MIN_BLOCKS, MarkCase, MarkRule, cause};
@@ -17,13 +17,13 @@ pub const RULE: MarkRule = MarkRule {
     find,
 };
 
-/// Minimum number of blocks with delays that differ, without which there was no queue to compare.
+/// Minimum number of blocks whose delays differ. With fewer, there was no queue in which the marks could differ.
 pub(crate) const MIN_QUEUE_BLOCKS: u64 = 30;
-/// Smallest median difference, in ns, that shows a queue of its own.
+/// Smallest median difference, in ns, that shows a separate queue.
 const MIN_DIFFERENCE_NS: i64 = 1_000_000;
 /// Smallest median difference as a share of the median jitter.
 const MIN_SHARE: f64 = 0.2;
-/// Smallest 90th percentile of jitter, in ns, at which a queue was seen.
+/// Smallest 90th percentile of jitter, in ns, that shows a queue.
 const MIN_JITTER_NS: i64 = 1_000_000;
 
 /// Returns true if packets waited, so that a second queue could have made a difference.

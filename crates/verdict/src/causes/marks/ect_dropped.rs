@@ -10,8 +10,8 @@ use jitlat_core::summary::MarkFigures;
 
 pub const RULE: MarkRule = MarkRule {
     id: CauseId::EctDropped,
-    threshold: "at least 200 packets with each mark, and of the packets with a mark a share is lost that is at least one \
-                percentage point above that of Not-ECT packets (Fisher's exact test, one-sided, p < 0.001)",
+    threshold: "at least 200 packets with each mark, and the share of lost packets with a mark is at least one percentage \
+                point above that of Not-ECT packets (Fisher's exact test, one-sided, p < 0.001)",
     source: "RFC 3168 §5 and §6.1.1 (ECN-capable packets must not be treated worse); packets of all marks are interleaved at \
              random",
     find,

@@ -14,12 +14,12 @@ pub const RULE: MarkRule = MarkRule {
     find,
 };
 
-/// Minimum number of packets with CE. Fewer may be accidents of a single node.
+/// Minimum number of packets with CE. Fewer may be accidental.
 const MIN_MARKED: u64 = 3;
-/// Smallest share of packets with CE at which all are considered to be marked, whatever the queue does.
+/// Smallest share of packets with CE at which marking is considered constant, regardless of the queue.
 const CONSTANT: f64 = 0.99;
 
-/// Returns the number of packets that got CE, of those sent with `mark`.
+/// Returns the number of packets sent with `mark` that arrived with CE, and the number of all that arrived.
 pub(super) fn marked(case: &MarkCase<'_>, mark: Ecn) -> (u64, u64) {
     let received = case.received()[mark];
     (received.ce, received.total())

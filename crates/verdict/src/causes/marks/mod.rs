@@ -1,5 +1,5 @@
-//! Rules about the marks (ECN) of packets, one file per kind of cause. They use counts and delays of the whole test by
-//! mark, and need no case.
+//! Rules about the marks (ECN) of packets, one file per kind of cause. They use only counts
+//! and delays by mark of the whole test.
 
 mod bleached;
 mod ce_erased;
@@ -38,7 +38,7 @@ pub const MARK_RULES: [MarkRule; 6] =
 #[derive(Clone, Copy)]
 pub(crate) struct MarkCase<'a> {
     pub figures: &'a MarkFigures,
-    /// Delay above the smallest.
+    /// Jitter (PDV) of the packets.
     pub pdv: &'a Distribution,
 }
 
@@ -49,7 +49,7 @@ impl MarkCase<'_> {
     }
 }
 
-/// Number of packets to which something happened, and of all that it could have happened to.
+/// Number of affected packets, and number of all packets that could have been affected.
 #[derive(Clone, Copy, Debug, Default)]
 struct Affected {
     count: u64,
