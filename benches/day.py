@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """A day of a mesh in an archive: its size according to `monitor --plan`, and as measured.
 
-benches/day.py JITLAT FILE.toml HOST LOGS FOLDER: LOGS is a folder with the logs of real tests (`jitlat archive export`) of the tests in the
-file that HOST starts. They are dated again, one test of each pair and test every period of the file, and added to an archive in FOLDER with one
-`jitlat archive add`. Prints the processor time of each log, the bytes of the catalogue by table, and the bytes of a day next to those
+benches/day.py JITLAT FILE.toml HOST LOGS FOLDER: LOGS is a folder with logs (`jitlat archive export`) of the tests in the file that
+HOST starts. They get new dates, so that each test of each pair has one log per period of the file, and are added to an archive in FOLDER with
+one `jitlat archive add`. Prints the processor time of each log, the bytes of the catalogue by table, and the bytes of a day next to those
 of the plan. Logs are stored as they were measured, so that their contents differ as they do in a real day.
 """
 
@@ -68,7 +68,7 @@ tests = db.execute("SELECT count(*) FROM tests").fetchone()[0]
 db.close()
 assert tests == added, (tests, added)
 packets = sum(file.stat().st_size for file in archive.glob("packets/**/*.parquet"))
-# Its tables take a page each, whatever is in them.
+# Each table takes at least one page, even if it is empty.
 first = folder / "empty"
 subprocess.run([jitlat, "archive", "add", first, next((folder / "logs").iterdir())], check=True, stdout=subprocess.DEVNULL)
 db = sqlite3.connect(first / "catalogue.sqlite")

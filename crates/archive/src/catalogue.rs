@@ -264,9 +264,10 @@ CREATE TABLE sums(
 ) WITHOUT ROWID;
 ALTER TABLE streams ADD COLUMN model BLOB;
 ",
-    // Tests, tags and figures are stored in the order in which tests were entered, not in that of their identifiers, which
-    // are random: pages are full, and a new test changes few of them. Figures follow in `number_figures`. Roll-ups are not part
-    // of an index, which stores most of a long value on pages of its own. Messages that other judges have sent.
+    // Tests, tags and figures are stored in the order in which tests were entered. In the order of their identifiers, which are
+    // random, pages would be partly empty, and each new test would change many of them. `number_figures` converts the figures.
+    // Roll-ups are in a table with row numbers, because a table without them would store most of a long value on a page of its
+    // own. `told_elsewhere` has the messages that other judges have sent.
     "
 CREATE TABLE numbered_tests(
     number INTEGER PRIMARY KEY,
@@ -336,9 +337,9 @@ CREATE TABLE told_elsewhere(
 ",
 ];
 
-/// Version from which on the figures of a test have its number instead of its identifier.
+/// First version in which figures refer to a test by its number instead of its identifier.
 const NUMBERED: usize = 10;
-/// Size of the pages of a new catalogue, in bytes: several tests, which take somewhat less than a kilobyte each, fill one well.
+/// Size of the pages of a new catalogue, in bytes. A test takes a little less than a kilobyte, so that little of a page is unused.
 const PAGE_BYTES: i64 = 8192;
 
 /// Latest version of the schema.
@@ -423,8 +424,8 @@ fn is_read_only(archive: &Path) -> bool {
 
 /// Applies the missing migrations in one transaction.
 fn migrate(db: &mut Connection) -> rusqlite::Result<()> {
-    // Otherwise a table could not be replaced by another one of the same name without removing the rows that refer to it.
-    // This has no effect within a transaction.
+    // With foreign keys, replacing a table by another one of the same name would remove the rows that refer to it. The setting
+    // has no effect within a transaction.
     db.pragma_update(None, "foreign_keys", "OFF")?;
     let migrated = migrate_all(db);
     db.pragma_update(None, "foreign_keys", "ON")?;

@@ -174,8 +174,8 @@ impl Archive {
         }
         let _writing = lock(root)?;
         // SQLite would create it with other permissions; its other files have those of the catalogue. An existing one is not
-        // opened, because closing it would release the locks that SQLite holds on it for other connections of this process:
-        // another program could then take itself for the only user and remove the write-ahead log.
+        // opened, because closing it would release the locks that SQLite holds on it for other connections of this process.
+        // Another program would then find no other user of the catalogue, and could remove the write-ahead log.
         let catalogue = root.join(CATALOGUE);
         match modes::new_file().create_new(true).open(&catalogue) {
             Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {

@@ -1,6 +1,6 @@
 //! [`StreamModel`]: common parts of the tests of a stream. The header of a test is compressed with that of the first test of
-//! its stream as a dictionary, because they differ in little more than times and counts. The session of a test is what its header
-//! says; only a session that cannot be read from the header is stored as well, compressed in the same way.
+//! its stream as a dictionary, because they differ in little more than times and counts. The session of a test is read from its
+//! header; only a session that cannot be read from it is stored in addition, compressed in the same way.
 
 use crate::error::ArchiveError;
 use crate::packed::{MAX_UNPACKED_BYTES, decompress, decompress_with, pack, unpack};
@@ -19,8 +19,8 @@ const WITH_MODEL: u8 = 1;
 /// Maximum size of each part of a model, in bytes. A longer session or header is unusual, and as a dictionary would
 /// slow down every test of the stream.
 const MAX_MODEL_BYTES: usize = 16 << 10;
-/// Compression level. Headers have many times with similar digits: 509 bytes of the header of a short test become 382 (440 with
-/// level 9, 381 with level 19).
+/// Compression level. Headers contain many times with similar digits, for which a high level pays: 509 bytes of the header of a
+/// short test become 382 (440 with level 9, 381 with level 19).
 const LEVEL: i32 = 12;
 
 /// Session and header of a test, as plain bytes.
@@ -78,7 +78,7 @@ impl StreamModel {
         db.prepare_cached(update)?.execute((pack(self), stream)).map(drop)
     }
 
-    /// Returns what compresses sessions and headers of tests of this stream.
+    /// Returns the compressor of sessions and headers of tests of this stream.
     pub fn packer(&self) -> ModelPacker {
         let compressor = |model: &[u8]| Compressor::with_dictionary(LEVEL, model).ok();
         ModelPacker {
@@ -110,7 +110,7 @@ pub(crate) fn session_of(rest: &OtherLines) -> Option<Session> {
         log.take_lines(&lines.0, |_| ()).ok()?;
     }
     log.take_end().ok()?;
-    // Without the rows, every row seems to be missing; a session for which that is true is stored.
+    // Because the rows are left out here, the reader takes them for missing. A session that really lacks rows is stored separately.
     Some(Session { truncated: false, unrecorded: Vec::new(), ..log.session().clone() })
 }
 
@@ -118,8 +118,8 @@ fn impossible(what: &str) -> ArchiveError {
     ArchiveError::Impossible(format!("{what} cannot be read"))
 }
 
-/// Compresses sessions and headers of tests of one stream. The model is prepared once, which takes about as long as compressing
-/// with it.
+/// Compresses sessions and headers of tests of one stream. The model is prepared only once, because that takes about as long as
+/// compressing a test with it.
 pub(crate) struct ModelPacker {
     /// `None`: the stream has no model.
     session: Option<Compressor<'static>>,

@@ -91,7 +91,7 @@ impl Archive {
         })
     }
 
-    /// Forgets the routes from `src` that were last seen before the newest `most`.
+    /// Removes routes from `src` beyond the `most` that were seen last.
     ///
     /// # Errors
     /// [`ArchiveError`].

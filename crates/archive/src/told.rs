@@ -1,5 +1,5 @@
-//! Messages of several judges of the same tests: [`SharedMessage`] is the form in which another judge recognises a message, and a judge
-//! records which messages the others have sent.
+//! Messages about alerts if several hosts judge the same tests: a [`SharedMessage`] identifies a message for the other judges, and each
+//! judge records which messages the others have sent.
 
 use crate::Archive;
 use crate::alerts::{Alert, AlertMessage};
@@ -56,8 +56,8 @@ impl Archive {
         found.map(|others| !others).map_err(self.sql("reading"))
     }
 
-    /// True if a judge's message was sent from here, or if a judge said that it sent the message: the judge that asks may have been
-    /// killed before it recorded that.
+    /// True if the message was sent from here, or if a judge has reported that it sent the message. This may be the judge that asks,
+    /// if it was killed before it recorded that itself.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -85,8 +85,8 @@ impl Archive {
         run().map_err(self.sql("reading"))
     }
 
-    /// Records messages that another judge has sent, also those that this archive has not decided yet: they need not be sent from
-    /// here. Records older than [`TOLD_NS`] are removed.
+    /// Records messages that another judge has sent, also those about alerts that this archive does not have yet. They are not sent
+    /// from here again. Records older than a day are removed.
     ///
     /// # Errors
     /// [`ArchiveError`]; nothing is then recorded.
@@ -105,7 +105,7 @@ impl Archive {
         })
     }
 
-    /// True if another judge has said that it sent a message: see [`Archive::record_told`].
+    /// True if another judge has reported that it sent the message: see [`Archive::record_told`].
     ///
     /// # Errors
     /// [`ArchiveError`].

@@ -86,7 +86,7 @@ fn next() -> String {
     format!("\nThen{}", NEXT.iter().map(line).collect::<String>().trim_start_matches("    "))
 }
 
-/// Opens a page in the browser, if somebody sits at this terminal.
+/// Opens a page in the browser, if standard output is a terminal.
 fn open(page: &Path) {
     let name = page.display();
     if !terminal::is_terminal() {
@@ -96,7 +96,7 @@ fn open(page: &Path) {
     let mut command = Command::new("xdg-open");
     command.arg(page).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     match command.spawn() {
-        // Not waited for: it may run as long as the browser.
+        // Its end is not awaited, because it may run as long as the browser.
         Ok(_) => info!("figures: {name} (opened by xdg-open)"),
         Err(e) => warn!("figures: {name}; it was not opened: starting xdg-open: {e}"),
     }

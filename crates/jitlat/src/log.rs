@@ -99,7 +99,7 @@ impl Subscriber for Log {
     fn event(&self, event: &Event<'_>) {
         let mut lines = String::new();
         self.format.lines(event, &mut lines);
-        // It never fails: lines that cannot be written are counted.
+        // This never fails: lines that cannot be written are counted.
         let _ = StandardError.write(lines.as_bytes());
     }
 

@@ -205,14 +205,14 @@ fn examine(test: &PathTest, args: &PathArgs, drawn: bool, names: &Arc<Names>, st
     Ok(path)
 }
 
-/// Looks up the name of a router that has answered.
+/// Starts the lookup of the name of a router that has answered.
 fn ask(names: &Names, event: &PathEvent<'_>) {
     if let PathEvent::Answered(_, reply) = event {
         names.ask(reply.from);
     }
 }
 
-/// Adds the names of routers, as far as they are known soon.
+/// Adds the names of routers that are known within [`NAMES_TIMEOUT`].
 fn name(path: &mut Path, names: &Names) {
     names.wait(NAMES_TIMEOUT);
     let known = names.known();

@@ -63,8 +63,8 @@ pub struct Host {
 pub struct HostCertificate {
     /// File with the certificate and its private key (PEM), on the host itself.
     pub file: String,
-    /// Fingerprints by which collectors recognise it, the next one before a renewal, too; empty: they recognise it by the name of the
-    /// host and an authority.
+    /// Fingerprints by which collectors recognise it, during a renewal also that of the next certificate; empty: an authority
+    /// must have signed it, and collectors recognise it by the name of the host in it.
     pub pins: Vec<String>,
 }
 
@@ -289,7 +289,7 @@ pub struct CollectorRules {
     pub certificate: Option<String>,
     /// File with the authorities that sign certificates of hosts (PEM); `None`: hosts have pinned certificates, or tokens.
     pub host_ca_file: Option<String>,
-    /// Networks of the proxies that connect for hosts; empty: hosts connect themselves.
+    /// Networks of the proxies that connect for hosts; empty: hosts connect directly.
     pub proxies: Vec<Prefix>,
     /// Maximum time by which a log may be dated after its arrival.
     pub skew: Span,

@@ -11,7 +11,7 @@ const BYTES_OF_PACKET: f64 = 9.5;
 /// Bytes per captured packet, which has fewer columns: docs/guide/cluster.md measured 4.0 to 5.3 bytes, rounded up.
 const BYTES_OF_CAPTURED_PACKET: f64 = 6.0;
 /// Bytes per test of round trips in an archive, except those that depend on the number of packets, at 12 tests per hour
-/// (`benches/day.py`); with fewer tests per hour, the share of each in the figures of the hour is larger.
+/// (`benches/day.py`). With fewer tests per hour, each has a larger share of the bytes for the figures of the hour.
 const BYTES_OF_TEST: f64 = 1_600.0;
 /// The same per one-way test and direction: the header of its log has 16 probes of the clocks, in the catalogue and in the packet file.
 const BYTES_OF_ONE_WAY_TEST: f64 = 2_850.0;

@@ -104,7 +104,7 @@ impl Drop for OwnedTerminal {
 
 /// Content of a full-screen view.
 pub(crate) trait LiveScreen: Send + 'static {
-    /// Computes what takes long, before the next frame.
+    /// Does slow computations before the next frame.
     fn prepare(&mut self) {}
 
     /// Draws one frame into an empty buffer.

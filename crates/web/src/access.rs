@@ -27,8 +27,8 @@ pub enum ReadAccess {
     Local,
     /// Anyone with the token.
     Token(Token),
-    /// All clients; a reverse proxy checks them. It connects from one of these networks, others are refused; empty: every host that
-    /// connects is the proxy.
+    /// All clients; a reverse proxy checks them. It connects from one of these networks, and other hosts are refused; empty: every host
+    /// that connects is taken for the proxy.
     Proxy(Vec<Prefix>),
 }
 

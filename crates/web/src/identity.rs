@@ -1,5 +1,5 @@
 //! [`Identity`]: certificate and private key of a server that listens over TLS, from a file or self-made, or of a host that pushes;
-//! [`Fingerprint`]: what the other side pins.
+//! [`Fingerprint`]: checksum of a certificate, which the other side can pin.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -157,7 +157,7 @@ impl Identity {
         self.fingerprint
     }
 
-    /// Returns the settings of a server with this certificate, which asks clients for certificates if `verifier` is given.
+    /// Returns the settings of a server with this certificate, which requests certificates from clients if `verifier` is given.
     pub(crate) fn server(
         &self,
         verifier: Option<Arc<dyn ClientCertVerifier>>,

@@ -424,7 +424,7 @@ async fn converse(
         None => answer(stream, router, &app, false).await,
         Some(tls) => match timeout(GREETING_TIMEOUT, tls.accept(stream)).await {
             Ok(Ok(stream)) => {
-                // Decided once for the connection. Pages ignore it.
+                // The host is determined once per connection. Pages ignore it.
                 let chain = stream.get_ref().1.peer_certificates();
                 let certified =
                     push.zip(chain).map(|(push, chain)| push.certificates.host(chain, UnixTime::now()));

@@ -56,7 +56,7 @@ impl PacketColumn {
 
 const MOMENTS: [Moment; 4] = [Moment::Sent, Moment::Arrived, Moment::Answered, Moment::Returned];
 
-/// Number of columns after `test_id` in files of the first version. Later columns may be missing.
+/// Number of columns after `test_id` in files of the first version. Columns after these may be missing.
 pub const MIN_COLUMNS: usize = 18;
 
 /// Columns after `test_id`. A column that depends on another column comes after it: sources after times, the queue
@@ -115,7 +115,7 @@ fn bits(mark: Option<Ecn>) -> Option<i64> {
     mark.map(|mark| mark.bits().into())
 }
 
-/// Converts the bits of a mark; `None` if they are not one.
+/// Converts the bits of a mark; `None` if they are out of range.
 fn mark(x: i64) -> Option<Ecn> {
     u8::try_from(x).ok().filter(|bits| *bits < 4).map(Ecn::of_bits)
 }

@@ -212,7 +212,7 @@ fn reports_and_routes_are_kept_with_their_paths() {
     let before: Vec<_> = changed.iter().map(|route| route.before.clone().unwrap().join(" ")).collect();
     assert_eq!(before, ["x y", "x z"]);
     assert_eq!(archive.routes_seen().unwrap(), (4, 3));
-    // The routes that were last seen longest ago are forgotten, only those from this host.
+    // The routes that have not been seen for longest are removed, but only those from this host.
     archive.record_route(&Route { src: "c".into(), ..seen(1, "x") }).unwrap();
     archive.bound_routes("a", 2).unwrap();
     let left = archive.routes("a", "b", 9).unwrap();

@@ -31,7 +31,7 @@ pub struct EcnArgs {
 const MAX_MARKED_BITS: f64 = 1e6;
 
 impl EcnArgs {
-    /// Returns the marks; `seed` is the seed of interleaved ones.
+    /// Returns the marks; `seed` determines the order of interleaved marks.
     pub fn marking(self, seed: u64) -> EcnMarking {
         match self.ecn {
             EcnArg::Off => EcnMarking::Off,

@@ -122,7 +122,8 @@ fn expected(bad: &[bool], wanted: usize, of: usize, clear: usize) -> Vec<bool> {
     notified
 }
 
-/// Monitors that are killed at the same time: each mostly waits for its moment, or for a program that starts.
+/// Number of monitors that are killed at the same time. Each one mostly waits: for the moment of the next kill, or for a program to
+/// start.
 const MONITORS: u64 = 4;
 
 #[test]

@@ -193,7 +193,7 @@ fn hosts_push_what_they_measure_to_one_that_collects() {
     is_whole(&central);
 }
 
-/// Pseudo-random numbers below 1 from a seed (JITLAT_SEED, or 1), others for each `stream`: splitmix64.
+/// Pseudo-random numbers below 1 (splitmix64) from a seed (JITLAT_SEED, or 1), different ones for each `stream`.
 fn random(stream: u64) -> impl FnMut() -> f64 {
     let seed: u64 = std::env::var("JITLAT_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     let mut state = seed.wrapping_mul(64).wrapping_add(stream);
@@ -205,8 +205,8 @@ fn random(stream: u64) -> impl FnMut() -> f64 {
     }
 }
 
-/// Pairs of a monitor and a collector that are killed at the same time: a pair mostly waits, for programs that start and for the time
-/// that a host leaves between two attempts.
+/// Number of pairs of a monitor and a collector that are killed at the same time. A pair mostly waits: for programs to start, and for
+/// the pause of a host between two attempts.
 const PAIRS: u64 = 4;
 
 #[test]
@@ -223,7 +223,7 @@ fn monitors_and_collectors_that_are_killed_lose_nothing_and_store_nothing_twice(
     side_by_side(pairs.len(), &pairs, |(pair, kills)| {
         let made = kill_at_random(&lab, *pair, *kills);
         killed.fetch_add(*kills, std::sync::atomic::Ordering::Relaxed);
-        println!("pair {pair}: killed {kills} times beside {made} tests, {:.0?} so far", begun.elapsed());
+        println!("pair {pair}: killed {kills} times during {made} tests, {:.0?} so far", begun.elapsed());
     });
     assert_eq!(killed.into_inner(), kills);
 }
@@ -238,7 +238,7 @@ fn kill_at_random(lab: &Lab, pair: u64, kills: u64) -> u64 {
     let mut random = random(pair);
     let (mut made, mut seed) = (0, 1000 * pair);
     let start = |host: &str| monitor(if host == "a" { &lab.client } else { &lab.server }, folder, host);
-    // A host that finds no collector waits before its next attempt, longer each time: the collector starts first.
+    // The collector starts first, because a host that does not reach it waits before its next attempt, longer each time.
     let start_collector = || {
         let collector = start("b");
         collector.wait_for("collecting tests on");
@@ -250,8 +250,8 @@ fn kill_at_random(lab: &Lab, pair: u64, kills: u64) -> u64 {
     make(&archive, folder, 100_000 + pair, 100);
     wait_until("a first push", 200, || push_of(&archive).is_some_and(|p| p.stored == 1));
     for _ in 0..kills {
-        // Mostly the tests find a collector that waits for them, so that the kill meets the push; otherwise one that starts, or a host that
-        // waits for its next attempt, which is killed then, because its waiting time would grow.
+        // In most rounds the collector is ready when the tests are made, so that the kill interrupts the push. In the others the collector
+        // may still be starting, or the host waits for its next attempt. Then the host is always killed, because its pauses would grow.
         let is_quiet = random() < 0.7;
         if is_quiet {
             wait_until_nothing_waits(&archive);

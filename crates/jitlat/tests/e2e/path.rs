@@ -115,7 +115,7 @@ impl Drop for Chain {
     }
 }
 
-/// Names of hosts that a namespace sees; deleted when dropped.
+/// Hosts file of a namespace; deleted when dropped.
 struct HostsFile(std::path::PathBuf);
 
 impl HostsFile {

@@ -111,17 +111,17 @@ fn a_page_and_a_collector_are_used_through_nginx() {
     jitlat_waiting::until("all tests to be pushed", LIMIT, || {
         push().is_some_and(|push| (push.stored, push.waiting) == (5, 0))
     });
-    // A reader that the proxy knows reads.
+    // A reader with an account at the proxy can read the page.
     let (status, page) = ask(client, "--user|reader:horse|https://10.9.0.2/hosts");
     assert!(status == "200" && page.contains("<html"), "{status} {page}");
-    // The client is the one that the proxy names, whatever the client writes; each has its own waiting time.
+    // Waiting times apply to the client that the proxy names, whatever address the client itself writes.
     let guess = "--request|POST|--data|x|--header|X-Forwarded-For: 192.0.2.99|--header|Authorization: Bearer wrong-horse-battery|https://10.9.0.2/jitlat/push/v1/offers";
     assert!((0..8).any(|_| ask(client, guess).0 == "429"), "guesses of one client wait");
     assert_eq!(ask(server, guess).0, "401");
-    // The proxy itself is not slowed, nor is a host with its token at the address that guessed.
+    // Neither the proxy nor a host that shows its token from the address of the guesses must wait.
     add_test(&archive, folder, 6);
     jitlat_waiting::until("one more", LIMIT, || push().is_some_and(|push| push.stored == 6));
-    // Others on the proxy's host do not read without the proxy.
+    // Programs on the proxy's host cannot read the page without the proxy.
     let (status, page) = ask(server, "--interface|127.0.0.2|http://127.0.0.1:2680/hosts");
     assert!(status == "403" && page.contains("behind a proxy"), "{status} {page}");
     for running in [a, b, nginx] {

@@ -40,7 +40,8 @@ fn strangers_get_small_tests_and_are_told_whom_to_ask_for_more() {
     long.refused(&["max-duration", "contact: noc@example.net"]);
     let private = ask(honest, "10.9.0.2 -n 10 -p 10ms");
     private.refused(&["does not serve this address", "contact: noc@example.net"]);
-    // IRTT's server grants what it can answer; STAMP's counts what it does not answer, so that the path is not blamed.
+    // IRTT's server grants an interval that it can answer; STAMP's counts the requests that it does not answer, so that they are not
+    // taken for loss on the path.
     let irtt = ask(honest, "ping 192.0.2.2 --proto irtt -n 50 -p 1ms");
     irtt.refused(&["the server restricts the test", "interval 0.004 s instead of 0.001 s"]);
     let stamp = ask(honest, "ping 192.0.2.2 --proto stamp --direct-measurement -n 1500 -p 1ms -v --no-log");

@@ -49,7 +49,7 @@ fn the_demonstration_ends_with_commands_to_try() {
     let text = String::from_utf8_lossy(&output.stdout);
     let last: Vec<&str> = text.lines().rev().take(3).collect();
     assert!(last.len() == 3 && last.iter().all(|line| line.contains("  jitlat ")), "{text}");
-    // Nobody sits at this terminal: the page is written, and no browser is started.
+    // Standard output is not a terminal: the page is written, and no browser is started.
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(errors.contains("figures: jitlat-demo.html") && !errors.contains("xdg-open"), "{errors}");
     assert!(folder.path().join("jitlat-demo.html").is_file());

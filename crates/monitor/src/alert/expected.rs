@@ -11,10 +11,15 @@ use jitlat_core::Span;
 /// Longest time for which the message of an alert is held, to find what the paths have in common.
 const MAX_HOLD: Span = Span::seconds(120);
 
-/// Returns the time for which the message of an alert is held, so that the other paths of a host are tested meanwhile:
-/// the longest period of the paths that the rule covers, at most [`MAX_HOLD`]. It is zero if there is only one path,
-/// and for missing results if other hosts would have been seen several times before the alert. For changes of routes it
-/// is half the time between two examinations.
+/// Returns the time for which the message of an alert is held, so that the other paths of a host are tested meanwhile; at
+/// most [`MAX_HOLD`]. With the longest period of the paths that the rule covers it is:
+///
+/// * for results: as many periods as another path needs to become as bad, and [`ARRIVAL`]
+/// * for missing results: one period; zero if the rule waits longer than two periods and ten seconds, because other hosts
+///   are seen several times in this time
+/// * for changes of routes: half the shortest time between two examinations
+///
+/// It is zero if the rule covers only one path.
 pub(super) fn hold(model: &Model, rule: &AlertRule) -> Span {
     let is_of_routes = matches!(&rule.kind, RuleKind::Results { conditions, .. } if conditions.contains(&AlertCondition::RouteChanged));
     if is_of_routes {
@@ -30,7 +35,7 @@ pub(super) fn hold(model: &Model, rule: &AlertRule) -> Span {
         paths.fold((false, first.every), |(_, longest), path| (true, longest.max(path.every)));
     match rule.kind {
         _ if !more => Span::ZERO,
-        // Other paths of the same fault may have some good tests among their bad ones.
+        // Another path with the same fault may still have good tests among those that the rule counts.
         RuleKind::Results { bad, of, .. } => {
             let rounds = i64::from(of.saturating_sub(bad)) + 1;
             (longest.times(rounds) + ARRIVAL).min(MAX_HOLD)
@@ -52,7 +57,7 @@ pub(super) struct ExpectedPath<'a> {
     pub lasts: Span,
     /// Times of the test.
     pub window: TimeWindow,
-    /// Directions with results: from the host that starts the tests, and to it.
+    /// Directions with results: from the host that starts the tests, and to it; both false for captures.
     pub ways: [bool; 2],
 }
 

@@ -79,12 +79,13 @@ pub struct LastSeen {
 struct HeardHost {
     /// Time at which the host was last seen, ns since 1970; 0 if never.
     last: i64,
-    /// Time at which the host was last seen again after an absence of more than `gap`, or stored results again, ns since
-    /// 1970; 0 if never.
+    /// Time at which the host was last seen again after an absence of more than `gap`, or had a result again after slots
+    /// that it lost itself, ns since 1970; 0 if never.
     returned: i64,
     /// Longest time between two results while all is well.
     gap: Span,
-    /// Start of the newest test whose result the host could not store, ns since 1970; 0 if it stores results.
+    /// Start of the newest slot that the host lost itself (it missed the slot, or could not store the result), ns since 1970;
+    /// 0 if it has had a later result.
     not_stored: i64,
     /// True if the host has results that have not arrived yet.
     has_results: bool,
@@ -131,8 +132,8 @@ impl LastSeen {
         }
     }
 
-    /// Records a result of a path: its reports no longer count, nor do those of other paths that the host which starts the tests
-    /// could not store results, because it stores them again.
+    /// Records a result of a path, whose reports no longer count. If the host that starts the tests had lost slots itself (it
+    /// missed them, or could not store results), its reports about such slots of other paths no longer count either.
     pub fn measured(&mut self, key: &[String; 3], started: WallTime, now: WallTime) {
         self.reports.remove(key);
         let [_, client, _] = key;

@@ -339,8 +339,8 @@ impl AlertMachine {
         self.last_seen.report(report);
     }
 
-    /// Takes up the report of a host that it has results which have not arrived here yet, or that it has none; `heard` is the time of
-    /// the report. The host was seen.
+    /// Processes the report of a host whether it has results that have not arrived here yet. `heard` is the time of the report, at
+    /// which the host was seen.
     pub fn waiting(&mut self, host: &str, has_results: bool, heard: WallTime) {
         self.last_seen.seen(host, heard);
         self.last_seen.waiting(host, has_results);
@@ -378,9 +378,9 @@ impl AlertMachine {
         WallTime(at)
     }
 
-    /// Returns the start and the length of the time without results that counts. Not counted is the time before this
-    /// machine began to watch, before the last step of the clock, in which the host lost its slots itself, and in which the
-    /// next test runs, because results have the start of their test.
+    /// Returns the start and the length of the time without results that counts. These times do not count: before this
+    /// machine began to watch; before the last step of the clock; while the host lost its slots itself; and the length of a
+    /// test, because a result has the start time of its test.
     fn silence(&self, watched: &SilenceWatch, now: WallTime) -> (WallTime, Span) {
         let newest = WallTime(watched.newest.min(now.0));
         let since = if watched.firing { newest } else { newest.max(watched.since).max(self.since) };
@@ -434,7 +434,7 @@ impl AlertMachine {
             // An open alert takes in the path at once, so that there is no second one when its host has returned.
             _ if self.incidents.has_open(&self.places, subject) => None,
             SilenceCause::Awaited => return,
-            // Such a backlog does not shrink.
+            // The results may still arrive; a backlog that does not shrink counts after twice the time.
             SilenceCause::Backlog if silence <= after.times(2) => return,
             SilenceCause::Backlog => Some(AlertSubject::host(&subject.rule, &subject.src)),
             SilenceCause::Path => None,
@@ -567,7 +567,7 @@ impl AlertMachine {
     /// Updates alerts that depend on time alone: missing results, and the end of quiet hours.
     pub fn tick(&mut self, now: WallTime) {
         let is_silent = |watched: &SilenceWatch| match self.rules[watched.rule].rule.kind {
-            // Most are not silent whatever their windows are, and need no further look.
+            // Most have a recent result; their windows need not be computed.
             RuleKind::Silence { after, .. } => {
                 !watched.firing && now.0 - watched.newest > after.0 && self.silence(watched, now).1 > after
             }

@@ -110,7 +110,7 @@ fn proxies(table: &TableReader<'_>) -> Vec<Prefix> {
 
 /// Reads the method by which hosts check the collector's certificate.
 fn trust(table: &TableReader<'_>, url: Option<&CollectorUrl>) -> CollectorTrust {
-    // A proxy may add TLS in front of a collector without it.
+    // A proxy in front of a collector without TLS may offer TLS to the hosts.
     let in_clear = table.truth("plain").unwrap_or(false) && url.is_none_or(|url| !url.is_secure);
     let pin = table.needed_if_there("pin", "pin = \"sha256:…\"");
     let file = table.needed_if_there("ca-file", "ca-file = \"authority.pem\"");
@@ -205,11 +205,11 @@ fn check_certificates(table: &TableReader<'_>, hosts: &[Host], from: &[usize], h
     };
     if table.truth("plain").unwrap_or(false) && !certified.is_empty() {
         let all = names(&certified);
-        table.fault("plain", format!("without TLS nobody sees the certificate of {all}: leave out 'plain', or let these hosts push with keys"));
+        table.fault("plain", format!("without TLS the certificate of {all} cannot be checked: leave out 'plain', or let these hosts push with keys"));
     }
     let unknown: Vec<_> = certified.into_iter().filter(|(_, own)| own.pins.is_empty()).collect();
     if !has_authorities && !unknown.is_empty() {
         let all = names(&unknown);
-        table.fault("from", format!("the collector cannot know which certificate is that of {all}: write its fingerprint (pin in [[host]]), or name the authority that has signed it (host-ca-file)"));
+        table.fault("from", format!("the collector cannot recognise the certificate of {all}: write its fingerprint (pin in [[host]]), or name the authority that has signed it (host-ca-file)"));
     }
 }

@@ -92,7 +92,7 @@ pub fn hosts(file: &Sections<'_>) -> Vec<Host> {
     hosts
 }
 
-/// Reads the certificate of the host `index`. `pins` has the fingerprints of the hosts before it.
+/// Reads the certificate of the host `index`. `pins` contains the fingerprints of earlier hosts, with their indices.
 fn certificate(
     file: &Sections<'_>,
     table: &TableReader<'_>,

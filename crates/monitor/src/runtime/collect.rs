@@ -42,7 +42,7 @@ const RETRY_PAUSES: (Span, Span) = (Span::seconds(20), Span::seconds(10));
 const STORED_INTERVAL: Span = Span::seconds(600);
 /// Time without a test over a quota after which its alert is resolved, and time between two checks.
 const QUIET: (Span, Duration) = (Span::seconds(600), Duration::from_secs(30));
-/// Length in bytes of the description of a test (its name, source and tags) that no quota counts.
+/// Bytes of the description of a test (its name, source and tags) that do not count towards a quota.
 const FREE_DESCRIPTION: usize = 1024;
 const DAY: i64 = 86_400_000_000_000;
 /// Maximum number of paths of a host whose lost slots are stored, and of its routes.
@@ -61,7 +61,7 @@ pub struct CollectRules {
     pub quota: PushQuota,
     /// Names of the channels that are notified of hosts over their quota.
     pub channels: Vec<String>,
-    /// Names of the hosts that judge by each alert rule, by name of the rule.
+    /// Names of the hosts that judge by an alert rule, by the name of the rule.
     pub judges: BTreeMap<String, Vec<String>>,
 }
 

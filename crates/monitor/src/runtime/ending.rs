@@ -1,5 +1,5 @@
-//! [`EndingThread`]: a thread that must end soon after it was requested to, and is left behind if it does not: it may wait for the
-//! lookup of a name, which cannot be interrupted.
+//! [`EndingThread`]: a thread that is abandoned if it does not end soon after a request. It may be waiting for the lookup of a name,
+//! which cannot be interrupted.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tracing::{error, warn};
 
-/// Time that a thread has to end at the end of the monitor.
+/// Maximum time that the end of the monitor waits for a thread.
 const LIMIT: Duration = Duration::from_millis(700);
 
 /// A thread with a limited wait for its end.
@@ -38,11 +38,13 @@ impl EndingThread {
         self.thread.is_finished()
     }
 
-    /// Waits for the end of the thread, which was requested. After a short time the thread is left behind; what it has not finished
-    /// is repaired like after a crash.
+    /// Waits for the end of the thread, which was requested before. After [`LIMIT`] the thread is abandoned; unfinished work is then
+    /// repaired as after a crash.
     pub fn end(self) {
         match self.ended.recv_timeout(LIMIT) {
-            Err(RecvTimeoutError::Timeout) => warn!("{} did not end in time and was left behind", self.name),
+            Err(RecvTimeoutError::Timeout) => {
+                warn!("the thread {} did not end in time and was abandoned", self.name)
+            }
             _ if self.thread.join().is_err() => {
                 error!("the thread {} failed (a bug in jitlat)", self.name);
             }

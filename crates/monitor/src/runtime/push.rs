@@ -38,7 +38,7 @@ const BODY_TESTS: usize = 64;
 pub struct RunningPushes {
     stop: StopSignal,
     threads: Vec<JoinHandle<()>>,
-    /// Requests for an attempt without a further pause, one per thread, and what wakes the thread.
+    /// For each thread, the flag that requests an attempt without a further pause, and the thread's waker.
     requests: Vec<(Arc<AtomicBool>, Waker)>,
 }
 
@@ -52,7 +52,7 @@ pub struct Target {
     certificate: Option<PathBuf>,
 }
 
-/// Source of what this host proves itself with.
+/// Source of the credential with which this host authenticates.
 #[derive(Clone)]
 enum OwnProof {
     Token(String),
@@ -144,7 +144,7 @@ struct CollectingJudge {
     target: Target,
     own: OwnProof,
     stop: StopSignal,
-    /// Connection of the last question, on which the answer can be given at once.
+    /// Connection of the last [`JudgePeer::has_sent`], which the report after it uses again.
     open: Mutex<Option<PushClient>>,
 }
 
@@ -170,7 +170,7 @@ impl JudgePeer for CollectingJudge {
         let open = self.open().take();
         let is_told = open.is_some_and(|mut client| client.told(messages).is_ok());
         if !is_told && let Some(mut client) = self.connect() {
-            // If it cannot be reached now, it asks before it sends the same.
+            // If the other judge cannot be reached now, it asks this host before it sends the same messages.
             let _ = client.told(messages);
         }
     }
@@ -232,7 +232,7 @@ impl RunningPushes {
         Ok(RunningPushes { stop, threads, requests })
     }
 
-    /// Ends the pauses after failures, because a far host was reached again: the collectors can probably be reached, too.
+    /// Ends the pauses after failures, because a far host was reached again: probably the collectors can be reached, too.
     pub fn try_at_once(&self) {
         for (at_once, waker) in &self.requests {
             at_once.store(true, Ordering::SeqCst);

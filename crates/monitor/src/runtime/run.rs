@@ -731,7 +731,7 @@ impl Monitor<'_> {
         }
         self.collect();
         self.log_news();
-        // Files that retention publishes or removes are whole at any time.
+        // The thread may be abandoned: files that retention publishes or removes are complete at any time.
         if let Some(thread) = self.pruning.take() {
             thread.end();
         }

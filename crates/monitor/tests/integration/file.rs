@@ -606,8 +606,8 @@ fn hosts_push_with_certificates() {
     let model = with(own, "host-ca-file = \"hosts.pem\"").unwrap();
     assert_eq!(model.collectors[0].host_ca_file.as_deref(), Some("hosts.pem"));
     for (madrid, collector, wrong) in [
-        (own.to_owned(), "", "the collector cannot know which certificate is that of madrid"),
-        (both.clone(), "plain = true", "without TLS nobody sees the certificate of madrid"),
+        (own.to_owned(), "", "the collector cannot recognise the certificate of madrid"),
+        (both.clone(), "plain = true", "without TLS the certificate of madrid cannot be checked"),
         (format!("pin = \"{}\"", pin("a")), "", "name its file, too"),
         (format!("{own}, pin = \"12:34\""), "", "write the fingerprint that the host prints"),
         (both.clone(), "behind-proxy = true", "name the addresses of the proxy"),
@@ -617,7 +617,7 @@ fn hosts_push_with_certificates() {
             with(&madrid, collector).unwrap_err().iter().map(ToString::to_string).collect();
         assert!(faults.iter().any(|fault| fault.contains(wrong)), "{madrid}, {collector}: {faults:?}");
     }
-    // One certificate is that of one host, however its fingerprint is written.
+    // A certificate belongs to one host only, however its fingerprint is written.
     let colons = format!("sha256:{}AA", "AA:".repeat(31));
     let same =
         KEYED.replace("key-file = \"madrid.key\"", &format!("key-file = \"madrid.key\", {both}")).replace(

@@ -33,7 +33,7 @@ struct Mesh {
     model: Model,
     machine: AlertMachine,
     states: BTreeMap<String, String>,
-    /// False if nobody will need `states`, which is most of the work in a large mesh.
+    /// True if `states` are recorded, which is most of the work in a large mesh.
     has_states: bool,
     now: WallTime,
     steady: SteadyTime,
@@ -42,7 +42,7 @@ struct Mesh {
     /// Messages: period, and text.
     told: Vec<(i64, String)>,
     most_at_once: Span,
-    /// Host that says that it has results which have not arrived.
+    /// Host that reports results that have not arrived; `None`: no host does.
     backlog: Option<&'static str>,
 }
 
@@ -314,7 +314,8 @@ fn a_full_disk_is_an_incident_of_its_host_only() {
     );
 }
 
-/// The paths of a host become silent one after the other: what comes after its disk has room again is the same incident.
+/// The paths of a host become silent one after the other. Those that become silent after its disk has room again belong to the same
+/// incident.
 #[test]
 fn a_disk_that_has_room_again_is_not_told_twice() {
     let mut mesh = Mesh::new(5, 1);
@@ -425,8 +426,8 @@ fn one_direction_that_is_silent_is_silent() {
     assert!(reason.contains(&format!("no result from {server} to {client}")), "{reason}");
 }
 
-/// Results that come late, over a slow link, do not count as missing while their host reports that it has them; if they never come,
-/// they do.
+/// Results that arrive late, over a slow link, do not count as missing at first if their host reports that it has them; results that
+/// never arrive do.
 #[test]
 fn results_that_wait_on_their_host_are_no_silence_at_once() {
     let mut mesh = Mesh::new(12, 4);

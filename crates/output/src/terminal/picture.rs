@@ -15,17 +15,17 @@ const MAX_PART: usize = 4096;
 /// A protocol by which a terminal receives pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PictureProtocol {
-    /// <https://sw.kovidgoyal.net/kitty/graphics-protocol/>; also of Ghostty, WezTerm and Konsole.
+    /// Protocol of kitty, also used by Ghostty, WezTerm and Konsole: <https://sw.kovidgoyal.net/kitty/graphics-protocol/>.
     Kitty,
-    /// <https://iterm2.com/documentation-images.html>
+    /// Protocol of iTerm2: <https://iterm2.com/documentation-images.html>.
     Iterm,
 }
 
 impl PictureProtocol {
     /// Returns the protocol of the terminal that these environment variables describe; `None` if it is unknown whether the
-    /// terminal shows pictures. A terminal is not asked, because one that does not answer would delay the report.
+    /// terminal shows pictures. The terminal itself is not queried, because one that does not answer would delay the report.
     fn of_environment(variable: impl Fn(&str) -> Option<String>) -> Option<PictureProtocol> {
-        // Both would pass the codes on as text.
+        // tmux and screen would pass the codes on as text.
         if variable("TMUX").is_some() || variable("STY").is_some() {
             return None;
         }
@@ -35,7 +35,7 @@ impl PictureProtocol {
         match (&*term, &*program) {
             ("xterm-kitty" | "xterm-ghostty", _) | (_, "WezTerm" | "ghostty") => Some(PictureProtocol::Kitty),
             (_, "iTerm.app") => Some(PictureProtocol::Iterm),
-            // Since version 22.04.
+            // Konsole shows pictures from version 22.04 on.
             _ => konsole.filter(|version| *version >= 220_400).map(|_| PictureProtocol::Kitty),
         }
     }
@@ -63,8 +63,8 @@ impl PictureProtocol {
     }
 }
 
-/// Returns the codes that show the figure of a report's first screen on this terminal; `None` if the terminal shows no
-/// pictures as far as is known, or if there is no figure.
+/// Returns the codes that show the figure of a report's first screen on this terminal; `None` if it is not known that the
+/// terminal shows pictures, or if there is no figure.
 pub fn of_report(report: &dyn Report) -> Option<String> {
     let is_plain = !super::is_terminal() || super::is_dumb();
     let protocol = PictureProtocol::of_environment(|name| std::env::var(name).ok()).filter(|_| !is_plain)?;

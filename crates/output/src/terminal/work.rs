@@ -1,5 +1,5 @@
 //! [`Work`]: progress of work that is not a measurement, such as adding many logs to an archive: a bar with the time left, or a
-//! sign that something is done. Nothing is printed to a pipe.
+//! sign that moves while work of unknown length continues. Nothing is printed to a pipe.
 
 use crate::error::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -9,13 +9,13 @@ use std::time::Duration;
 
 /// Time between two frames.
 const FRAME_INTERVAL: Duration = Duration::from_millis(250);
-/// Signs of work of unknown length, and the sign at its end, in ASCII.
+/// Signs that are shown in turn during work of unknown length; the last one is shown at its end. ASCII.
 const SIGNS: &str = "|/-\\ ";
 
 /// Number of [`Work`]s that are shown.
 static SHOWN: AtomicUsize = AtomicUsize::new(0);
 
-/// True if progress is shown, so that the line of standard error is not empty.
+/// True if progress is shown, so that the current line of standard error is not empty.
 pub fn is_shown() -> bool {
     SHOWN.load(Ordering::Relaxed) > 0
 }
@@ -24,12 +24,12 @@ pub fn is_shown() -> bool {
 pub struct Work(ProgressBar);
 
 impl Work {
-    /// Shows that `text` is being done, for an unknown time.
+    /// Shows work of unknown length, which `text` describes.
     pub fn of(text: &str) -> Work {
         Work::with(ProgressBar::no_length(), "  {spinner} {msg}  {elapsed}", text)
     }
 
-    /// Shows how many of `total` parts of `text` are done, and the time left.
+    /// Shows how many of `total` parts of the work that `text` describes are done, and the time left.
     pub fn counted(text: &str, total: u64) -> Work {
         Work::with(ProgressBar::new(total), "  {msg}  {wide_bar} {pos} of {len}  {eta} left", text)
     }
@@ -68,7 +68,7 @@ impl Work {
         self.0.suspend(|| super::print(text))
     }
 
-    /// Runs `other`, which may print, without the progress.
+    /// Runs `other`, which may print, while the progress is hidden.
     pub fn without<T>(&self, other: impl FnOnce() -> T) -> T {
         self.0.suspend(other)
     }

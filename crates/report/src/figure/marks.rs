@@ -31,8 +31,8 @@ pub fn delay_by_mark(run: &DrawnRun<'_>) -> Option<Figure> {
         subtitle: format!("n = {blocks} blocks of four packets, one of each mark"),
         measured: String::new(),
         about: "Time by which packets are slower than the fastest of the four packets of their block. ECT(1) and CE use the \
-                low-latency queue where there is one, Not-ECT and ECT(0) the classic one: if the path has one queue, the \
-                lines lie together."
+                low-latency queue where there is one, Not-ECT and ECT(0) the classic one: if the path has only one \
+                queue, the lines coincide."
             .into(),
         x: Axis::linear("behind the fastest packet of the block", AxisUnit::Time, 0.0, 1.04 * high as f64),
         y: Axis::linear("share of packets", AxisUnit::Share, 0.0, 1.0),

@@ -120,7 +120,7 @@ fn repeat(session: &Session, both: bool) -> Option<String> {
         EcnMarking::Off => {}
         EcnMarking::Ect0 => add("--ecn ect0"),
         EcnMarking::Ect1 => add("--ecn ect1"),
-        // The seed of a two-way test is always new.
+        // A two-way test always draws a new seed.
         EcnMarking::Both { .. } if session.two_way.is_some() => add("--ecn both"),
         EcnMarking::Both { seed } => {
             add("--ecn both");

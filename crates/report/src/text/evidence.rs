@@ -250,7 +250,7 @@ fn account(host: &HostClock) -> Option<String> {
     if let Some(clock) = &host.adapter {
         parts.push(match clock.is_usable() {
             true => format!(
-                "hardware stamps are by the adapter's clock ptp{}, at most {} from the system clock",
+                "hardware stamps are readings of the adapter's clock ptp{}, which differs from the system clock by at most {}",
                 clock.device,
                 eng4(clock.stamp_error().0)
             ),

@@ -381,7 +381,7 @@ fn narrow<T: TryFrom<i64>>(value: Option<i64>) -> Option<Option<T>> {
     }
 }
 
-/// Converts the bits of a mark; `None` if they are not one, which makes the row invalid.
+/// Converts the bits of a mark, `None` if the mark is unknown. Returns `None` if they are out of range, which makes the row invalid.
 #[inline]
 fn mark(bits: Option<i64>) -> Option<Option<Ecn>> {
     match bits {

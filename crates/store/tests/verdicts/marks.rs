@@ -1,4 +1,4 @@
-//! Confusion matrix of paths that treat marks (ECN) in different ways. Each test has all four marks, is simulated, saved as a
+//! Confusion matrix of paths that treat marks (ECN) in different ways. Each test sends all four marks; it is simulated, saved as a
 //! log, read back and judged.
 
 use super::context::Draw;
@@ -34,12 +34,12 @@ const BY_MARKS: [CauseId; 6] = [
     CauseId::DualQueue,
 ];
 
-/// Smallest share of tests that must be named right, of each behaviour.
+/// Smallest share of the tests of a behaviour whose cause must be named correctly.
 const MIN_RIGHT: f64 = 0.95;
 const PACKETS: u64 = 2000;
 const PERIOD: Span = Span::millis(10);
 
-/// A path without effects on marks; half of them have a queue that others fill.
+/// Draws a path without effects on marks; half of these paths have a queue that other traffic fills.
 fn clean(draw: &mut Draw, path: &mut PathModel) {
     if draw.unit() < 0.5 {
         queue(draw, path);
@@ -61,7 +61,7 @@ fn rule(from: &[Ecn], to: Option<Ecn>, share: f64) -> EcnRule {
     EcnRule { from: from.to_vec(), to, share }
 }
 
-/// Returns all packets in half of the tests, otherwise a part of them.
+/// Draws the share of packets that a rule affects: all in half of the tests, otherwise 5 to 95 %.
 fn share(draw: &mut Draw) -> f64 {
     if draw.unit() < 0.5 { 1.0 } else { draw.between(0.05, 0.95) }
 }
@@ -150,7 +150,7 @@ fn named(behaviour: usize, seed: u64) -> Vec<CauseId> {
     found
 }
 
-/// Scores all behaviours over these seeds, and checks that enough tests are named right.
+/// Scores all behaviours over these seeds, and checks that enough causes are named correctly.
 fn run(seeds: Range<u64>) {
     println!("| path | tests | right | also or instead |\n|---|---|---|---|");
     let mut poor = Vec::new();
@@ -183,7 +183,7 @@ fn treatment_of_marks_is_named_right() {
     run(0..12);
 }
 
-/// Scores 200 seeds, and prints the table of the documentation.
+/// Scores 200 seeds, or JITLAT_VARIANTS, and prints the table of the documentation.
 #[test]
 #[ignore = "minutes; run by `just verdicts`"]
 fn marks_confusion_matrix() {

@@ -120,7 +120,7 @@ pub fn draw(shown: &PathScreenState<'_>, area: Rect, buffer: &mut Buffer) {
     }
     y += 1;
     for (text, style) in details.iter().take(MAX_DETAILS) {
-        // Lines below the area are not drawn over the keys.
+        // Lines below the area would cover the list of keys.
         if y < area.bottom() {
             write(buffer, (area.x, y), area.right(), text, *style);
             y += 1;
@@ -142,7 +142,7 @@ fn table_of(
     let look = shown.look;
     let names = rows.iter().map(|row| text_of(shown, row).chars().count() as u16).max().unwrap_or(0) + 1;
     let names = names.clamp(NAME_COLUMNS[0], NAME_COLUMNS[1]);
-    // All columns up to MPLS are shown if the names leave room for them, because names can be cut.
+    // Long names are cut, so that the columns up to the jitter have room.
     let wanted: u16 = COLUMNS.iter().take(7).map(|(_, width, _)| width).sum();
     let left = area.width.saturating_sub(NUMBER_COLUMNS);
     let names = names.min(left.saturating_sub(wanted).max(NAME_COLUMNS[0]));

@@ -1,7 +1,7 @@
 //! Full-screen view of a path while it is probed: [`PathView`] controls the terminal, [`draw`] draws a [`PathScreenState`].
 //!
 //! * `viewing` – the user's selection, and the effects of keys; `hops` – the table of hops, and the selected one in detail
-//! * `time` – the selected hop over time, and the changes of the route
+//! * `over_time` – the selected hop over time, and the changes of the route
 
 mod hops;
 mod over_time;
@@ -62,7 +62,8 @@ pub struct PathScreenState<'a> {
 }
 
 impl PathScreenState<'_> {
-    /// Returns the name of an address with its autonomous system as the user wants to see it; the address if it has no name.
+    /// Returns the name of an address with its autonomous system; the address instead of the name if it has none, or if the user has
+    /// selected addresses.
     fn name(&self, address: IpAddr) -> String {
         let known = self.names.get(&address);
         let name = known.and_then(|known| known.name.clone()).filter(|_| !self.viewing.addresses);

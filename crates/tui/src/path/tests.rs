@@ -26,8 +26,8 @@ fn address(last: u8) -> IpAddr {
     [192, 0, 2, last].into()
 }
 
-/// Router of a flow at a hop in a round; 0: no answer. The second hop has two routers, the third answers every second probe,
-/// the fourth never, and the router of the fifth hop changes in round 30.
+/// Router of a flow at a hop in a round; 0: no answer. The second hop has two routers, the third answers two of four probes,
+/// the fourth never answers, and the router of the fifth hop changes in round 30.
 fn router(flow: FlowNumber, ttl: u8, round: i64) -> u8 {
     match ttl {
         2 if flow == 2 => 22,

@@ -67,7 +67,7 @@ pub fn draw(shown: &ScreenState<'_>, buffer: &mut Buffer) {
     shown.look.adapt(buffer);
 }
 
-/// True if the screen is too small to draw on, which it then says.
+/// True if the screen is too small to draw on; writes this on the screen.
 pub(crate) fn is_too_small(buffer: &mut Buffer) -> bool {
     let area = buffer.area;
     let is_small = area.width < MIN_SIZE.0 || area.height < MIN_SIZE.1;

@@ -1,4 +1,4 @@
-//! [`OverviewChoice`]: choice of the reader of the overview, from the parameters of the address.
+//! [`OverviewChoice`]: paths, order and metric that the reader of the overview has chosen, from the parameters of the address.
 
 use super::StreamNow;
 use super::metric::{CellMetric, METRICS};
@@ -27,7 +27,7 @@ const ORDERS: [(PathOrder, &str, &str); 3] = [
     (PathOrder::Value, "value", "largest value first"),
 ];
 
-/// Choice of the reader.
+/// Paths, order and metric that the reader has chosen.
 #[derive(Clone, Debug, Default)]
 pub struct OverviewChoice {
     pub metric: CellMetric,

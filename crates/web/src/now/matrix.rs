@@ -18,7 +18,7 @@ const MIN_HOSTS_OF_SITES: usize = 40;
 
 /// Contents of a cell.
 struct Cell<'a> {
-    /// The worst stream, or else a silent one.
+    /// The worst stream; of equally bad ones, a silent one.
     worst: &'a StreamNow,
     /// Largest value of the metric; for scores the smallest. `None` if it is unknown.
     value: Option<f64>,
@@ -100,7 +100,7 @@ pub fn matrix(
     html! {
         h2 #matrix { "Path matrix" }
         p.help {
-            "One row per sender, one column per receiver" @if of_sites { ", by site: a site leads to its hosts" } ". "
+            "One row per sender, one column per receiver" @if of_sites { ", by site; the link on a site shows its hosts" } ". "
             @for verdict in TestVerdict::ALL {
                 span.(verdict.word()) { (badge(verdict.sign(), verdict.word())) }
                 " "

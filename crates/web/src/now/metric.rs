@@ -65,7 +65,7 @@ impl CellMetric {
         }
     }
 
-    /// Returns the key of the stored figure that shows the last day; with the verdict, that of the jitter.
+    /// Returns the key of the stored figure whose last day is drawn; for the verdict, that of the jitter.
     pub fn key(self) -> &'static str {
         match self {
             CellMetric::Delay => "latency-p99",
@@ -81,7 +81,7 @@ impl CellMetric {
     }
 }
 
-/// Formats a number with three significant digits.
+/// Formats a number with about three significant digits: at most three decimals, and all digits before the point.
 pub fn three_digits(value: f64) -> String {
     let size = value.abs();
     match size {

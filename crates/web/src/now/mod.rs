@@ -1,7 +1,7 @@
 //! `/`: all streams, each with its newest test, its verdict, the start of a bad period, and whether results are
 //! missing.
 //!
-//! * `choice` – what the reader wants to see; `metric` – the number in the cells
+//! * `choice` – paths, order and metric that the reader has chosen; `metric` – the number in the cells
 //! * `paths` – the table of all paths; `matrix` – the matrix of hosts or sites
 
 mod choice;

@@ -19,7 +19,7 @@ const LINE_SIZE: [f64; 2] = [120.0, 24.0];
 /// Values of the last day, each the largest of half an hour; `None` without tests.
 pub type LastDay = [Option<f64>; POINTS];
 
-/// The streams of one kind of packets between two hosts.
+/// The streams between two hosts with the same kind of packets, at most one per direction.
 pub struct PathRow<'a> {
     /// Stream from the host that comes first, or the only one.
     forward: &'a StreamNow,
@@ -41,7 +41,7 @@ pub fn rows<'a>(streams: impl Iterator<Item = &'a StreamNow>, choice: &OverviewC
         let [src, dst] = [&*s.stream.src, &*s.stream.dst];
         let key = (src.min(dst), src.max(dst), described(&s.stream), s.stream.direction == "both");
         match paths.get_mut(&key) {
-            // Streams that differ in properties without a word each have a row.
+            // Streams that differ only in properties that the description omits have a row each.
             Some(row) if row.back.is_none() && row.forward.stream.src != s.stream.src => row.back = Some(s),
             Some(_) => single.push(PathRow { forward: s, back: None }),
             None => drop(paths.insert(key, PathRow { forward: s, back: None })),
@@ -156,7 +156,8 @@ fn direction(stream: Option<&StreamNow>, metric: CellMetric, now: i64) -> Markup
     }
 }
 
-/// Draws the last day of up to two streams, the second one dashed, on a scale that begins at 0.
+/// Draws the last day of up to two streams, the second one dashed, on a scale that begins at 0, or at the smallest value if
+/// that is negative.
 fn line(days: &[&LastDay], metric: CellMetric) -> Markup {
     let all = || days.iter().flat_map(|day| day.iter().flatten().copied());
     let Some(most) = all().max_by(f64::total_cmp) else { return html! { "–" } };

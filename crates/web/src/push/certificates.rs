@@ -1,7 +1,7 @@
-//! [`HostCertificates`]: hosts that a collector recognises by certificates of TLS.
+//! [`HostCertificates`]: hosts that a collector recognises by their TLS certificates.
 //!
-//! The handshake only checks that a client has the private key of its certificate. The host that it belongs to is found
-//! afterwards, so that a wrong certificate is refused like a wrong token: with the reason, a delay, and a line in the log.
+//! The handshake only checks that a client has the private key of its certificate. The host to which the certificate belongs is
+//! determined afterwards, so that a wrong certificate is refused like a wrong token: with the reason, a delay, and a line in the log.
 
 use super::HostProof;
 use crate::client::authorities;
@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Maximum number of certificates between that of a host and an authority; others are ignored, because each costs time.
+/// Maximum number of certificates between that of a host and an authority. Further ones are ignored, because checking takes time.
 const MAX_INTERMEDIATE: usize = 4;
 
 /// Certificate authorities that sign the certificates of hosts.
@@ -89,8 +89,9 @@ impl HostCertificates {
         self.pinned.is_empty() && self.named.is_empty()
     }
 
-    /// Returns what asks clients for a certificate. With `pages`, browsers connect to the same port: they offer their users only
-    /// certificates of the named authorities, so that they ask nobody to choose one.
+    /// Returns the verifier that requests a certificate from each client. With `pages`, browsers connect to the same port: they offer
+    /// only certificates of the authorities that the request names, so an authority without certificates is named, and browsers ask
+    /// their users nothing.
     pub fn verifier(&self, pages: bool) -> Arc<dyn ClientCertVerifier> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let subjects = self.authorities.iter().flat_map(|authorities| authorities.0.subjects());
@@ -98,20 +99,20 @@ impl HostCertificates {
         Arc::new(AnyCertificate { provider, hints: subjects.chain(nobody).collect() })
     }
 
-    /// Returns the host that the certificate belongs to which is the first in `chain`, at the time `now`.
+    /// Returns the host to which the first certificate in `chain` belongs, at the time `now`.
     ///
     /// # Errors
-    /// Reason why it belongs to none, for the other side.
+    /// Reason why it belongs to no host; it is sent to the client.
     pub fn host(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Certified {
         Certified(self.find(chain, now).map_err(Arc::from))
     }
 
     fn find(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Result<Arc<str>, String> {
-        let [own, others @ ..] = chain else { return Err("it shows no certificate".to_owned()) };
+        let [own, others @ ..] = chain else { return Err("the client shows no certificate".to_owned()) };
         let others = &others[..others.len().min(MAX_INTERMEDIATE)];
         let fingerprint = Fingerprint::of(own);
         if let Some(host) = self.pinned.get(&fingerprint) {
-            // The pin stands for an authority, but not for the dates.
+            // The pin replaces the check of the authority, but not that of the dates.
             let mut itself = RootCertStore::empty();
             let checked =
                 itself.add(own.clone().into_owned()).map(|()| check(&Arc::new(itself), own, &[], now));
@@ -129,7 +130,7 @@ impl HostCertificates {
         };
         check(roots, own, others, now).map_err(|e| match e {
             Error::InvalidCertificate(problem) if is_unknown(&problem) => {
-                format!("{}, and no authority of it has signed that", unknown())
+                format!("{}, and none of its authorities has signed it", unknown())
             }
             Error::InvalidCertificate(problem) => {
                 format!("the certificate {fingerprint} {}", described(&problem))
@@ -150,13 +151,13 @@ impl HostCertificates {
                 "the certificate {fingerprint} is for {one} and {other}: each host needs its own"
             )),
             (None, _) => Err(format!(
-                "the certificate {fingerprint} names no host (as DNS in subjectAltName) that pushes here with a certificate of an authority"
+                "the certificate {fingerprint} names no host (DNS name in subjectAltName) that pushes here with a certificate from an authority"
             )),
         }
     }
 }
 
-/// Returns a name that differs from `name` in its first label: only a certificate with `*` is for both.
+/// Returns a name that differs from `name` in its first label; only a certificate with `*` is valid for both.
 fn sibling(name: &ServerName<'_>) -> Option<ServerName<'static>> {
     let ServerName::DnsName(name) = name else { return None };
     let (_, domain) = name.as_ref().split_once('.')?;
@@ -199,7 +200,7 @@ fn described(problem: &CertificateError) -> String {
 /// Distinguished name (the content of its sequence, DER) of an authority that has signed no certificate: CN=jitlat.
 const NOBODY: &[u8] = b"\x31\x0f\x30\x0d\x06\x03\x55\x04\x03\x0c\x06jitlat";
 
-/// Asks for a certificate, and accepts any whose private key the client has, or none.
+/// Requests a certificate. Accepts every certificate whose private key the client has, and clients without a certificate.
 #[derive(Debug)]
 struct AnyCertificate {
     provider: Arc<CryptoProvider>,
@@ -340,7 +341,7 @@ mod tests {
             of(&with(&|p| p.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth])),
             "berlin"
         );
-        // Signed by nobody, or by an authority with the same name.
+        // Self-signed, or signed by another authority with the same name.
         for foreign in [self_signed(&params(&["berlin"])), other.signs(&params(&["berlin"]))] {
             let said = found(&all, &foreign);
             assert!(said.contains("no host with the certificate"), "{said}");

@@ -65,7 +65,7 @@ pub enum HostProof {
     Token(Token),
     /// A certificate with one of these fingerprints, within its dates.
     Pinned(Vec<Fingerprint>),
-    /// A valid certificate of [`PushSettings::authorities`] with the name of the host, and of no other.
+    /// A valid certificate, signed by one of [`PushSettings::authorities`], that names this host and no other host.
     Named,
 }
 
@@ -76,11 +76,11 @@ pub struct PushSettings {
     pub listen: Vec<SocketAddr>,
     /// Certificate; `None`: hosts connect without TLS.
     pub identity: Option<Identity>,
-    /// Names of the hosts that may push, each with what proves a request to be from it.
+    /// Names of the hosts that may push, each with the proof by which its requests are recognised.
     pub hosts: Vec<(String, HostProof)>,
-    /// Authorities that sign certificates of hosts; `None`: none.
+    /// Authorities that sign certificates of hosts; `None`: certificates are pinned, or hosts have tokens.
     pub authorities: Option<HostAuthorities>,
-    /// Networks of proxies, whose requests name their clients (`X-Forwarded-For`); empty: hosts connect themselves.
+    /// Networks of proxies, whose requests name their clients (`X-Forwarded-For`); empty: hosts connect directly.
     pub proxies: Vec<Prefix>,
     /// Storage for the tests.
     pub shelf: Arc<dyn Shelf>,

@@ -1,4 +1,4 @@
-//! Requests of hosts that push. Each needs the token or the certificate of a host, which decides whose tests they are.
+//! Requests of hosts that push. Each request needs the token or the certificate of a host; its tests belong to this host.
 
 use super::body::{body, feed};
 use super::certificates::{Certified, HostCertificates};
@@ -34,7 +34,7 @@ use tokio::time::timeout;
 pub const MAX_BODIES: usize = 16;
 /// Maximum number of requests of one host at the same time.
 const MAX_OF_HOST: usize = 2;
-/// Requests per second of a host; more wait. Each may write to the archive, whose lock all hosts share.
+/// Maximum number of requests per second of a host; further ones wait. Each may write to the archive, whose lock all hosts share.
 const RATE_OF_HOST: u32 = 50;
 /// Maximum time that a request waits for another body to be complete.
 const WAIT: Duration = Duration::from_secs(5);
@@ -146,10 +146,10 @@ impl PushState {
     }
 }
 
-/// Refusal of a request that has no host's token.
+/// Reason for the refusal of a request without the token of a host.
 const NO_HOST: &str = "this collector has no host with this token: both hosts need the same file and keys";
 
-/// Wrong token or certificate, as the log names it, and the reason for the other side.
+/// Wrong token or certificate: its name in the log, and the reason that is sent to the client.
 struct WrongProof(&'static str, Arc<str>);
 
 /// Builds the router of pushes.
@@ -164,9 +164,9 @@ pub fn router(push: &Arc<PushState>) -> Router {
         .with_state(push.clone())
 }
 
-/// Passes on a request that has the token or the certificate of a host; refuses one with a wrong one after a delay. Until a wait is
-/// over, which is longer after each wrong one, further wrong ones of the same client are refused at once. A right
-/// one never waits: hosts with other tokens may have the same address, and nobody guesses 256 bits.
+/// Passes on a request that has the token or the certificate of a host; refuses one with a wrong token or certificate after a delay.
+/// Each wrong one begins a waiting time for its client, longer each time; until it is over, further wrong ones are refused at once.
+/// A right one never waits: hosts with other tokens may have the same address, and 256 bits cannot be guessed.
 async fn guard(
     State(push): State<Arc<PushState>>,
     Extension(ClientAddress(from)): Extension<ClientAddress>,
@@ -247,7 +247,7 @@ async fn sent(
     answered(from, "list", read, move |messages| push.shelf.sent(&host, &messages)).await
 }
 
-/// Learns which messages another judge has sent.
+/// Records which messages another judge has sent.
 async fn told(
     State(push): State<Arc<PushState>>,
     Extension(PushingHost(host)): Extension<PushingHost>,

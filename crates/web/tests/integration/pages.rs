@@ -80,7 +80,7 @@ fn the_overview_has_numbers_both_directions_in_a_row_and_can_be_limited() {
     assert_eq!(row.matches("<path d=\"M").count(), 2, "{row}");
     assert!(row.contains(" for ") && row.contains("(2 tests)"), "{row}");
     assert!(!row.contains(" ago"), "the age of a new test is not shown: {row}");
-    // Only what is chosen is shown.
+    // Only the chosen paths are shown.
     for (query, paths) in [("name=0.2", 1), ("name=nobody", 0), ("verdict=good", 1), ("verdict=fair", 0)] {
         let page = served.get(&format!("/?{query}")).body;
         assert_eq!(page.contains("No path has all of these properties"), paths == 0, "{query}: {page}");
@@ -115,7 +115,7 @@ fn many_hosts_are_folded_to_their_sites() {
     assert_eq!(matrix.matches("<th scope=\"row\">").count(), 2, "{matrix}");
     assert!(matrix.contains("1 of 20 streams") && !matrix.contains("10.0.0.1"), "{matrix}");
     assert!(matrix.contains("href=\"/?show=verdict&amp;sort=name&amp;site=rome\""), "{matrix}");
-    // A site leads to its hosts.
+    // The link on a site shows its hosts.
     let rome = served.get("/?site=rome").body;
     assert!(rome.contains("title=\"10.0.1.2 → 10.0.0.3"), "{rome}");
 }

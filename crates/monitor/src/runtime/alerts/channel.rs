@@ -30,8 +30,8 @@ pub trait JudgePeer: Send + Sync {
     /// Asks which messages it has sent; `None` if it cannot be reached.
     fn has_sent(&self, messages: &[SharedMessage]) -> Option<Vec<bool>>;
 
-    /// Reports which messages were sent from here, so that it does not send them if this host fails. Nothing happens if it cannot be
-    /// reached.
+    /// Reports which messages were sent from here, so that the other judge does not send them if this host fails. Does nothing if the
+    /// other judge cannot be reached.
     fn tell(&self, messages: &[SharedMessage]);
 }
 
@@ -110,13 +110,14 @@ impl ChannelSender {
             }
             let mut to_tell = self.shared(archive, &due)?;
             for (message, shared) in due.iter().zip(&mut to_tell) {
-                // A message that waits for another channel does not count as sent: it has nothing to tell.
+                // A message that still waits for another channel does not count as sent, and is not reported.
                 if !archive.is_last_channel(message)? {
                     shared.paths.clear();
                 }
             }
             let (due, failure) = self.deliver(due);
-            // Others learn first what was sent, because this host may be killed at any time. Messages are sent in order.
+            // The other judges are informed before the archive is updated, because this host may be killed at any time. Messages are sent
+            // in order, so that those that were sent come first in the list.
             to_tell.truncate(due.taken.len());
             to_tell.retain(|message| !message.paths.is_empty());
             for peer in self.peers.iter().filter(|_| !to_tell.is_empty()) {

@@ -531,8 +531,8 @@ fn a_server_with_another_certificate_gets_no_token() {
     assert!(went.is_err(), "no authority signed it");
 }
 
-/// Rules for hosts with tokens hold for hosts with certificates: each speaks for itself only, and a wrong certificate costs what a wrong
-/// token costs.
+/// Hosts with certificates have the same rules as hosts with tokens: each can push only its own tests, and a wrong certificate has the
+/// same consequences as a wrong token.
 #[test]
 fn a_certificate_speaks_for_its_host_and_a_wrong_one_for_nobody() {
     let folder = tempfile::tempdir().unwrap();
@@ -556,7 +556,7 @@ fn a_certificate_speaks_for_its_host_and_a_wrong_one_for_nobody() {
     }
     let answer = send(&mut with(&madrid), &log(2), &[]);
     assert!(refusal(&answer).contains("madrid offers a test from 192.0.2.1 to 192.0.2.4"), "{answer:?}");
-    // Hosts with tokens are served beside them.
+    // Hosts with tokens are served as well.
     assert!(collector.connect("oslo").offers(&Offers::default()).is_ok());
     let begun = Instant::now();
     let went = with(&stranger).offers(&Offers::default());
@@ -569,7 +569,7 @@ fn a_certificate_speaks_for_its_host_and_a_wrong_one_for_nobody() {
         "{went:?}"
     );
     assert!(begun.elapsed() >= Duration::from_secs(2));
-    // After some more this address must wait, unless it shows what is right.
+    // After some more wrong certificates this address must wait, unless it shows a right one.
     let must_wait = |_| {
         let went = with(&stranger).offers(&Offers::default());
         matches!(&went, Err(PushFailure::Refused(why, _)) if why.contains("wrong tokens or certificates came"))

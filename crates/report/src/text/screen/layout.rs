@@ -273,8 +273,8 @@ pub(super) fn show(screen: &Screen, options: &TextOptions) -> String {
     text
 }
 
-/// Returns the verdicts. With up to four of them, as two points have for both directions of a call, a verdict that needs
-/// two rows gets them; with two, three rows.
+/// Returns the rows of the verdicts. Each has at most three rows if there are up to two verdicts, two if there are three or
+/// four (two capture points and both directions of a call), and one if there are more.
 fn leads(screen: &Screen, width: usize) -> Vec<TextRow> {
     let most = match screen.lead.len() {
         ..=2 => 3,

@@ -76,7 +76,7 @@ pub(super) fn of(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<String>
     lines
 }
 
-/// Explains why the jitter of a stream is larger than its buffer, for each stream for which it is.
+/// Explains why the jitter of a stream is larger than its buffer, for each stream for which this is the case.
 pub(super) fn jitter(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<String> {
     let of = |(stream, label): (&ScreenStream<'_>, &String)| {
         let note = jitlat_verdict::jitter_note(stream.summary)?;
