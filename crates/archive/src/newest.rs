@@ -84,7 +84,7 @@ impl Archive {
         let query = "SELECT s.id, a.address, b.address, s.protocol, s.direction, s.payload, s.period_ns, s.dscp, a.name, b.name, \
                      t.id, t.started_ns, t.packets, t.severity, t.headline \
                      FROM streams s JOIN hosts a ON a.id = s.src JOIN hosts b ON b.id = s.dst \
-                     JOIN tests t ON t.id = (SELECT id FROM tests WHERE stream = s.id ORDER BY started_ns DESC, id DESC LIMIT 1) \
+                     JOIN tests t ON t.id = (SELECT number FROM tests WHERE stream = s.id ORDER BY started_ns DESC, id DESC LIMIT 1) \
                      ORDER BY a.address, b.address, s.id";
         let mut streams = self.db.prepare_cached(query)?;
         let take = |row: &Row<'_>| {
@@ -130,7 +130,7 @@ impl Archive {
             let columns: String = figures.iter().map(column).collect();
             let query = format!(
                 "SELECT s.id{columns} FROM streams s JOIN figures f ON f.test = \
-                 (SELECT id FROM tests WHERE stream = s.id ORDER BY started_ns DESC, id DESC LIMIT 1)"
+                 (SELECT number FROM tests WHERE stream = s.id ORDER BY started_ns DESC, id DESC LIMIT 1)"
             );
             let take = |row: &Row<'_>| {
                 let mut values = [None; N];
@@ -161,7 +161,7 @@ impl Archive {
                 return Ok(Vec::new());
             }
             let query = format!(
-                "SELECT t.started_ns, f.\"{figure}\" FROM tests t JOIN figures f ON f.test = t.id \
+                "SELECT t.started_ns, f.\"{figure}\" FROM tests t JOIN figures f ON f.test = t.number \
                  WHERE t.stream = ? AND t.started_ns >= ? ORDER BY t.started_ns"
             );
             let mut tests = self.db.prepare_cached(&query)?;

@@ -86,7 +86,7 @@ fn ports_that_are_not_allowed_and_keys_that_are_wrong_have_reasons() {
     for (line, reason) in [
         ("--ipsla-version 2 --target-port 30000", "refused to open UDP port 30000"),
         ("--target-port 30000", "no IP SLA responder answered 4 requests to open UDP port 30000"),
-        ("--ipsla-key-file keys --target-port 20000", "it requires a key, or another one"),
+        ("--ipsla-key-file keys --target-port 20000", "not signed with the key"),
     ] {
         let ended = ended(line);
         assert!(ended.code() == 2 && ended.stderr.contains(reason), "{line}: {}", ended.stderr);

@@ -112,7 +112,7 @@ fn further_lines(page: &mut Page, s: &Summary, t: &TwoWayFigures) {
     }
     if let Some(slowed) = t.marked_slowdown {
         page.item(&format!(
-            "routers marked packets of this test (CE): the time between requests was doubled {}, to {}; {} spaced more widely than requested",
+            "routers marked packets of this test (CE): the time between requests was increased {}, to {}; {} spaced more widely than requested",
             if slowed.rounds == 1 { "once".to_owned() } else { format!("{} times", slowed.rounds) },
             eng4(slowed.period.0),
             if slowed.requests == 1 { "1 request is".to_owned() } else { format!("{} requests are", slowed.requests) }

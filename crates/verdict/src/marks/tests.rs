@@ -47,7 +47,7 @@ fn what_is_not_known_is_said() {
     assert_eq!(ids(&clean), [""; 0]);
     assert_eq!(
         said(&clean),
-        "Marks (ECN): all arrive as sent; losses do not depend on the mark; no queue seen: a dual queue is not testable \
+        "Marks (ECN): all arrive as sent; no loss that depends on the mark was found; no queue seen: a dual queue is not testable \
          (repeat under load, as with --load)."
     );
     let few = said(&summary(BOTH, 400, |seq, mark| Some((mark, noise(seq)))));

@@ -111,7 +111,7 @@ pub fn losses_not_resolved(fewest: u64, needed: u64) -> String {
     format!("losses by mark are not resolved ({fewest} packets per mark, {needed} are needed)")
 }
 /// Clause about losses that do not depend on the mark.
-pub const LOSSES_ALIKE: &str = "losses do not depend on the mark";
+pub const LOSSES_ALIKE: &str = "no loss that depends on the mark was found";
 /// Clause about too few blocks.
 pub fn delays_not_resolved(blocks: u64, needed: u64) -> String {
     format!("delays by mark are not resolved ({blocks} whole blocks of four, {needed} are needed)")

@@ -262,7 +262,7 @@ pub fn congestion_marked(marked: u64, all: u64, queue: bool) -> String {
 pub fn slowed_by_marks(rounds: u64, period: Span) -> String {
     let times = if rounds == 1 { "once".to_owned() } else { format!("{rounds} times") };
     format!(
-        "routers marked packets of this test with CE, so the time between requests was doubled {times}, to {}: the spacing is not \
+        "routers marked packets of this test with CE, so the time between requests was increased {times}, to {}: the spacing is not \
          the requested one",
         time(period.0 as f64)
     )
