@@ -380,7 +380,7 @@ impl Command {
 /// Returns the description of `ping`, with the names of all protocols.
 fn two_way_tests() -> String {
     let names: Vec<&str> = PROTOCOLS.iter().map(|p| p.name).collect();
-    format!("Run a two-way test by one of these protocols: {}", names.join(", "))
+    format!("Run a two-way test by {}", names.join(", "))
 }
 
 #[derive(Clone, Debug, Args)]
