@@ -84,7 +84,7 @@ impl Archive {
         let query = "SELECT s.id, a.address, b.address, s.protocol, s.direction, s.payload, s.period_ns, s.dscp, a.name, b.name, \
                      t.id, t.started_ns, t.packets, t.severity, t.headline \
                      FROM streams s JOIN hosts a ON a.id = s.src JOIN hosts b ON b.id = s.dst \
-                     JOIN tests t ON t.id = (SELECT number FROM tests WHERE stream = s.id ORDER BY started_ns DESC, id DESC LIMIT 1) \
+                     JOIN tests t ON t.id = (SELECT id FROM tests WHERE stream = s.id ORDER BY started_ns DESC, id DESC LIMIT 1) \
                      ORDER BY a.address, b.address, s.id";
         let mut streams = self.db.prepare_cached(query)?;
         let take = |row: &Row<'_>| {
