@@ -183,10 +183,12 @@ fn treatment_of_marks_is_named_right() {
     run(0..12);
 }
 
-/// Scores 200 seeds, or JITLAT_VARIANTS, and prints the table of the documentation.
+/// Scores 200 seeds, or JITLAT_VARIANTS, from JITLAT_FIRST on, and prints the table of the documentation.
 #[test]
 #[ignore = "minutes; run by `just verdicts`"]
 fn marks_confusion_matrix() {
-    let variants = std::env::var("JITLAT_VARIANTS").ok().and_then(|n| n.parse().ok()).unwrap_or(200);
-    run(0..variants);
+    let number =
+        |name: &str, usual: u64| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(usual);
+    let first = number("JITLAT_FIRST", 0);
+    run(first..first + number("JITLAT_VARIANTS", 200));
 }
