@@ -87,10 +87,11 @@ impl Reflector for IpslaReflector {
             ..usual
         };
         let address = control.local_addr()?;
+        let candidates = rules.ports.clone().filter(|port| rules.may_open(*port)).collect();
         let service = IpslaService {
             control,
             responder: Responder::new(rules),
-            ports: ProbePorts { at: address, test_ports: self.test_ports.clone(), open: Vec::new() },
+            ports: ProbePorts { at: address, candidates, open: Vec::new(), lacks_memory: false },
             tests: BegunTests::new(policy::IPSLA),
             refused: OddClients::new(),
             shared: shared.clone(),
@@ -114,8 +115,11 @@ struct IpslaService {
 struct ProbePorts {
     /// Address of the control messages.
     at: SocketAddr,
-    test_ports: RangeInclusive<u16>,
+    /// Ports that may be opened.
+    candidates: Vec<u16>,
     open: Vec<ProbePort>,
+    /// True if the last port was not opened because of the limits of memory.
+    lacks_memory: bool,
 }
 
 struct ProbePort {
@@ -150,19 +154,20 @@ impl IpslaService {
         control.receive(None, |out, message, arrival, local| {
             answer.clear();
             let now = clock::tick();
+            ports.lacks_memory = false;
             let mut open = |port| ports.open(port, arrival.from.ip(), shared);
             match responder.control(message, arrival, now, &mut open, answer) {
                 Ok(()) => {
                     if let Some(status) = responder.take_refused()
                         && refused.is_news(arrival.from.ip(), now.steady)
                     {
-                        audit::refused(policy::IPSLA, arrival.from, refusal(status));
+                        audit::refused(policy::IPSLA, arrival.from, refusal(status, ports.lacks_memory));
                     }
                     out.push(answer, arrival.from, local, 0);
                 }
                 Err(why) => {
                     if refused.is_news(arrival.from.ip(), now.steady) {
-                        audit::refused(policy::IPSLA, arrival.from, reason(why));
+                        audit::refused(policy::IPSLA, arrival.from, reason(why, ports.lacks_memory));
                     }
                     out.silent(why);
                 }
@@ -209,23 +214,28 @@ fn answer_probe(
     Ok(responder.take_begun())
 }
 
+/// Reason if a port's buffers do not fit in the limits of the policy.
+const NO_MEMORY: &str = "the limits of the policy leave no memory for another open port";
+
 /// Describes why a request of version 2 was refused.
-fn refusal(status: Status) -> &'static str {
+fn refusal(status: Status, lacks_memory: bool) -> &'static str {
     match status {
         Status::Authentication => "a control message without a valid signature",
         Status::Format => "a control message with an unknown block or value",
+        Status::PortInUse if lacks_memory => NO_MEMORY,
         Status::PortInUse => "the port is in use on this host",
         Status::Success | Status::Fail => "a port or a time that is not allowed, or too many sessions",
     }
 }
 
 /// Describes why a control message was not answered.
-fn reason(why: Silence) -> &'static str {
+fn reason(why: Silence, lacks_memory: bool) -> &'static str {
     match why {
         Silence::Forged => {
             "a control message without a valid signature, or one of version 1 with a key-chain, whose use is not known"
         }
         Silence::Unwanted => "a port or a time that is not allowed, or too many sessions",
+        Silence::Limited if lacks_memory => NO_MEMORY,
         Silence::Limited => "the port is in use on this host",
         _ => "not a control message of IP SLA that can be answered",
     }
@@ -236,7 +246,9 @@ impl ProbePorts {
     /// it is not available.
     fn open(&mut self, port: u16, client: IpAddr, shared: &ReflectorContext) -> Option<u16> {
         let ask = Ask { memory: PORT_MEMORY, ..Ask::default() };
-        let memory = shared.gate.admit(policy::IPSLA, client, ask, clock::steady()).ok()?;
+        let memory = shared.gate.admit(policy::IPSLA, client, ask, clock::steady()).ok();
+        self.lacks_memory = memory.is_none();
+        let memory = memory?;
         // The port is closed when its sessions end, and not before.
         memory.set_busy();
         let bind = |port| {
@@ -244,10 +256,12 @@ impl ProbePorts {
             at.set_port(port);
             AnsweringSocket::bind_polled(at, shared, MAX_PROBE).ok()
         };
-        let is_any = *self.test_ports.start() <= 1024 && *self.test_ports.end() == u16::MAX;
         let socket = match port {
-            0 if is_any => bind(0),
-            0 => self.test_ports.clone().take(MAX_TRIES).find_map(bind),
+            0 => {
+                let is_open = |port: &u16| self.open.iter().any(|open| open.number == *port);
+                let free = self.candidates.iter().copied().filter(|port| !is_open(port));
+                free.take(MAX_TRIES).find_map(bind)
+            }
             port => bind(port),
         }?;
         let _ = setsockopt(socket.socket(), sockopt::RcvBuf, &RECEIVE_BUFFER);

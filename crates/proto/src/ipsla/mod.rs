@@ -17,6 +17,8 @@ pub mod responder;
 pub mod v1;
 pub mod v2;
 
+use std::ops::RangeInclusive;
+
 pub use auth::{AuthMode, IpslaKey, IpslaKeys};
 pub use client::{Client, IpslaFailure, IpslaOptions};
 pub use probe::ProbeForm;
@@ -24,6 +26,29 @@ pub use responder::{Responder, ResponderRules, SESSION_BYTES};
 
 /// UDP port of control messages on Cisco devices. RFC 6812 §3.1 names 1167 instead, which no recorded device uses.
 pub const PORT: u16 = 1967;
+
+/// Default range of the ports that a responder opens: the ports that Cisco devices use for voice, below Linux's range of
+/// ephemeral ports.
+pub const TEST_PORTS: RangeInclusive<u16> = 16_384..=32_767;
+
+/// UDP ports of other services of this project. A responder never opens them, whatever its range: the wildcard address of
+/// the port would be in use, so that one-way tests and other services fail.
+pub const SERVICE_PORTS: [u16; 14] = [
+    PORT,
+    jitlat_core::spec::CONTROL_PORT,
+    jitlat_core::spec::TEST_PORT,
+    crate::reqresp::PORT,
+    crate::digest::PORT,
+    crate::push::PORT,
+    crate::irtt::PORT,
+    crate::iperf3::PORT,
+    crate::lamp::PORT,
+    crate::lamp::RAW_PORT,
+    crate::owamp::PORT,
+    crate::stamp::PORT,
+    crate::twamp::PORT,
+    crate::discovery::PORT,
+];
 
 /// Version of control messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

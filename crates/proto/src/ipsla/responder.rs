@@ -25,7 +25,7 @@ const MAX_REPEATS: u8 = 16;
 pub struct ResponderRules {
     /// Keys; if there are any, only requests of version 2 that one of them has signed are granted.
     pub keys: IpslaKeys,
-    /// Ports that may be opened.
+    /// Ports that may be opened, except [`SERVICE_PORTS`](super::SERVICE_PORTS).
     pub ports: RangeInclusive<u16>,
     /// Maximum number of open ports.
     pub open_ports: usize,
@@ -43,13 +43,20 @@ impl Default for ResponderRules {
     fn default() -> ResponderRules {
         ResponderRules {
             keys: IpslaKeys::default(),
-            ports: 1024..=u16::MAX,
+            ports: super::TEST_PORTS,
             open_ports: 64,
             duration: Span::seconds(86_400),
             format: TimeFormat::Ntp,
             sessions: 1024,
             sessions_per_client: 64,
         }
+    }
+}
+
+impl ResponderRules {
+    /// True if senders may ask for this port.
+    pub fn may_open(&self, port: u16) -> bool {
+        self.ports.contains(&port) && !super::SERVICE_PORTS.contains(&port)
     }
 }
 
@@ -327,7 +334,7 @@ impl Responder {
         if duration <= Span::ZERO || duration > self.rules.duration {
             return Err(Status::Fail);
         }
-        if asked != 0 && !self.rules.ports.contains(&asked) {
+        if asked != 0 && !self.rules.may_open(asked) {
             return Err(Status::Fail);
         }
         let until = now + duration;

@@ -175,6 +175,15 @@ fn refusals_have_reasons() {
 }
 
 #[test]
+fn ports_of_other_services_are_never_opened() {
+    let wide = ResponderRules { ports: 1024..=u16::MAX, ..ResponderRules::default() };
+    for port in [2666, 2667, 2112, 46_000] {
+        assert!(!wide.may_open(port) && !ResponderRules::default().may_open(port), "{port}");
+    }
+    assert!(wide.may_open(2671) && ResponderRules::default().may_open(16_384));
+}
+
+#[test]
 fn sessions_and_ports_are_bounded_and_unused_ones_make_room() {
     let rules =
         ResponderRules { sessions: 6, sessions_per_client: 3, open_ports: 4, ..ResponderRules::default() };

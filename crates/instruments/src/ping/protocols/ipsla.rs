@@ -91,7 +91,7 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
                 "UDP ports that IP SLA senders may ask to open; open them in the firewall, too",
                 |text| test_ports(text).map(drop),
             )
-            .or(|| "1024-65535".to_owned()),
+            .or(|| "16384-32767".to_owned()),
             Argument::switch(
                 "ipsla-ptp",
                 "Use the PTP format for times in probes of IP SLA version 2\n\nThe format is not negotiated: both ends \
@@ -103,7 +103,7 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
             Ok(vec![Box::new(IpslaReflector {
                 port: arguments.value(PORT.name)?,
                 keys,
-                test_ports: test_ports(arguments.text("ipsla-test-ports").unwrap_or("1024-65535"))
+                test_ports: test_ports(arguments.text("ipsla-test-ports").unwrap_or("16384-32767"))
                     .map_err(|e| Error::Settings(format!("ipsla-test-ports: {e}")))?,
                 format: format(arguments.has("ipsla-ptp")),
             })])
