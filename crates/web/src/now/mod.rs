@@ -353,7 +353,8 @@ fn headline(streams: &[&StreamNow], now_ns: i64) -> Markup {
 }
 
 fn attention(streams: &[&StreamNow], now_ns: i64) -> Markup {
-    let mut wanted: Vec<&StreamNow> = streams.iter().copied().filter(|s| s.verdict.is_bad() || s.silent).collect();
+    let mut wanted: Vec<&StreamNow> =
+        streams.iter().copied().filter(|s| s.verdict.is_bad() || s.silent).collect();
     wanted.sort_by_key(|s| std::cmp::Reverse(s.rank()));
     html! {
         @if !wanted.is_empty() {
