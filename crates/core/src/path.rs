@@ -39,6 +39,24 @@ pub enum PathEnd {
     Unreachable(u8),
 }
 
+/// Describes the code of an ICMP (RFC 792, RFC 1812) or ICMPv6 (RFC 4443) message "destination unreachable" from the
+/// router `from`: `no route to the host (code 0)`.
+pub fn unreachable_in_words(from: IpAddr, code: u8) -> String {
+    let known = match (from.to_canonical(), code) {
+        (IpAddr::V4(_), 0 | 6) | (IpAddr::V6(_), 0) => "no route to the host",
+        (IpAddr::V4(_), 1 | 7) | (IpAddr::V6(_), 3) => "the last router cannot reach the host",
+        (IpAddr::V4(_), 2) => "the host does not have the protocol",
+        (IpAddr::V4(_), 3) | (IpAddr::V6(_), 4) => "nothing listens at the port",
+        (IpAddr::V4(_), 4) => "the packet is too large",
+        (IpAddr::V4(_), 9 | 10 | 13) | (IpAddr::V6(_), 1) => "this traffic is prohibited",
+        (IpAddr::V6(_), 2) => "the host is beyond the scope of the source address",
+        (IpAddr::V6(_), 5) => "the source address is prohibited",
+        (IpAddr::V6(_), 6) => "the route is rejected",
+        _ => "no known reason",
+    };
+    format!("{known} (code {code})")
+}
+
 /// An answer to a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeReply {
@@ -161,6 +179,9 @@ pub struct Path {
     pub mark_changes: Vec<MarkChange>,
     /// Notes about requested settings that could not be applied.
     pub notes: Vec<String>,
+    /// Largest TTL of the probes; `None` if it is unknown.
+    #[serde(skip)]
+    pub max_hops: Option<u8>,
 }
 
 /// Probes of one hop so far, and their answers.
@@ -290,6 +311,7 @@ impl Path {
             mark: Ecn::NotEct,
             mark_changes: Vec::new(),
             notes: Vec::new(),
+            max_hops: None,
         }
     }
 
@@ -341,6 +363,15 @@ mod tests {
             labels: Vec::new(),
             end,
         }
+    }
+
+    #[test]
+    fn codes_depend_on_the_family() {
+        let words = |from: &str, code| unreachable_in_words(from.parse().unwrap(), code);
+        assert_eq!(words("10.1.1.2", 0), "no route to the host (code 0)");
+        assert_eq!(words("10.1.4.2", 13), "this traffic is prohibited (code 13)");
+        assert_eq!(words("2001:db8::1", 1), "this traffic is prohibited (code 1)");
+        assert_eq!(words("10.1.4.2", 200), "no known reason (code 200)");
     }
 
     #[test]

@@ -21,6 +21,28 @@ impl Prefix {
         Some(Prefix { network: bits(a) & mask, mask })
     }
 
+    /// Reads an address or a network whose hosts are trusted. A slip of the pen must not let in everybody: a network needs
+    /// a length of 1 or more, and no bits beyond it.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason, as a sentence without a full stop.
+    pub fn trusted(text: &str) -> Result<Prefix, String> {
+        let form = "write 192.0.2.7 or 192.0.2.0/24";
+        let written = text.escape_debug();
+        let prefix: Prefix =
+            text.parse().map_err(|()| format!("'{written}' is not an address or a network: {form}"))?;
+        let (first, length) = prefix.parts();
+        if length == 0 {
+            return Err(format!("'{written}' contains every address: {form}"));
+        }
+        let address = text.split_once('/').map_or(text, |(address, _)| address);
+        if address.parse().is_ok_and(|address: IpAddr| bits(address) != prefix.network) {
+            return Err(format!("'{written}' has bits beyond its length: write {first}/{length}"));
+        }
+        Ok(prefix)
+    }
+
     /// Returns the prefix of a single address, given as IPv6.
     #[inline]
     pub fn host(address: u128) -> Prefix {
@@ -120,6 +142,23 @@ pub fn bits(a: IpAddr) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_trusted_network_is_not_everybody() {
+        for text in ["192.0.2.7", "192.0.2.0/24", "2001:db8::/64", "::1"] {
+            assert_eq!(Prefix::trusted(text).unwrap().to_string(), text);
+        }
+        for (text, why) in [
+            ("", "is not an address"),
+            ("0.0.0.0/0", "contains every address"),
+            ("::/0", "contains every address"),
+            ("::ffff:0.0.0.0/96", "contains every address"),
+            ("192.0.2.7/24", "write 192.0.2.0/24"),
+        ] {
+            let refused = Prefix::trusted(text);
+            assert!(refused.as_ref().is_err_and(|e| e.contains(why)), "{text}: {refused:?}");
+        }
+    }
 
     #[test]
     fn prefixes() {

@@ -88,7 +88,9 @@ impl PathTest {
             spacing: Span::millis(20).max(Span(self.timeout.0 / i64::from(MAX_PROBES) + 1)),
             ..TracePlan::new(source, to.ip().to_canonical())
         };
-        Ok(path::trace(plan, stop.flag(), observer)?)
+        let mut found = path::trace(plan, stop.flag(), observer)?;
+        found.max_hops = Some(self.hops);
+        Ok(found)
     }
 
     fn resolve(&self) -> Result<SocketAddr, Error> {
@@ -96,6 +98,37 @@ impl PathTest {
             Transport::Udp => UDP_PORT,
             Transport::Tcp => TCP_PORT,
         });
-        Ok(resolve::addresses(&self.host, port, self.family, None)?[0])
+        let to = resolve::addresses(&self.host, port, self.family, None)?[0];
+        check(to.ip())?;
+        Ok(to)
+    }
+}
+
+/// Refuses an address to which there is no path, because it does not belong to one host.
+fn check(to: IpAddr) -> Result<(), Error> {
+    let to = to.to_canonical();
+    let what = match to {
+        _ if to.is_unspecified() => "the address of no host",
+        _ if to.is_multicast() => "a multicast address, which belongs to a group of hosts",
+        IpAddr::V4(to) if to.is_broadcast() => "a broadcast address, which belongs to all hosts of a segment",
+        _ => return Ok(()),
+    };
+    Err(Error::Settings(format!(
+        "{to} is {what}: name one host, because only the path to one can be examined"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_host_has_a_path() {
+        for to in ["255.255.255.255", "ff02::1", "0.0.0.0", "::", "224.0.0.1", "::ffff:224.0.0.1"] {
+            assert!(check(to.parse().unwrap()).is_err(), "{to}");
+        }
+        for to in ["192.0.2.1", "::1", "2001:db8::1"] {
+            assert!(check(to.parse().unwrap()).is_ok(), "{to}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use crate::exit::ExitStatus;
 use crate::interrupt::Signals;
 use crate::monitor::instruments::MonitorInstruments;
 use crate::options::{key, read_key_file};
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 use clap::Args;
 use jitlat_archive::is_archive;
 use jitlat_core::Span;
@@ -47,7 +47,7 @@ pub struct WebArgs {
     ///
     /// With NETWORKS, addresses separated by commas, only connections from these are answered. The client for limits and the log is
     /// the last address in X-Forwarded-For, which the proxy must set.
-    #[arg(long, value_name = "NETWORKS", num_args = 0..=1, require_equals = true, default_missing_value = "", value_delimiter = ',', conflicts_with = "token_file")]
+    #[arg(long, value_name = "NETWORKS", num_args = 0..=1, require_equals = true, value_delimiter = ',', conflicts_with = "token_file")]
     behind_proxy: Option<Vec<String>>,
     /// Certificate and its private key for HTTPS, in FILE (PEM) [default: self-made]
     ///
@@ -129,12 +129,6 @@ fn listen(text: &str) -> Result<SocketAddr, QuantityError> {
     quantity::listen(text).map(address)
 }
 
-fn network(text: &str) -> Result<Prefix> {
-    let parsed = text.parse().ok();
-    parsed
-        .with_context(|| format!("'{text}' is not an address or a network: write 192.0.2.7 or 192.0.2.0/24"))
-}
-
 /// Returns address and port, with defaults for missing parts.
 fn address((ip, port): (Option<IpAddr>, Option<u16>)) -> SocketAddr {
     SocketAddr::new(ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), port.unwrap_or(DEFAULT_PORT))
@@ -150,8 +144,8 @@ pub fn run(args: &WebArgs) -> Result<ExitStatus> {
         }
         None => match &args.behind_proxy {
             Some(networks) => {
-                let networks = networks.iter().map(|network| network.trim()).filter(|n| !n.is_empty());
-                ReadAccess::Proxy(networks.map(network).collect::<Result<_>>().context("--behind-proxy")?)
+                let networks = networks.iter().map(|text| Prefix::trusted(text.trim()).map_err(Error::msg));
+                ReadAccess::Proxy(networks.collect::<Result<_>>().context("--behind-proxy")?)
             }
             None => ReadAccess::Local,
         },

@@ -219,15 +219,15 @@ pub fn counts(counts: &BTreeMap<(String, String), EndingCounts>) -> String {
         width(counts.keys().map(|(test, _)| test.as_str()), 4),
         width(counts.keys().map(|(_, far)| far.as_str()), 4),
     );
-    let mut out = format!("{:<tests$}  {:<fars$} {:>9}  lost\n", "test", "with", "measured");
+    let mut out = format!("{:<tests$}  {:<fars$} {:>9}  not measured\n", "test", "with", "measured");
     for ((test, far), counts) in counts {
-        let lost: Vec<String> = counts
+        let others: Vec<String> = counts
             .all()
             .filter(|(ending, _)| !matches!(ending, SlotEnding::Measured { .. }))
             .map(|(e, n)| format!("{n} {}", ending(e)))
             .collect();
-        let lost = if lost.is_empty() { "-".to_owned() } else { lost.join(", ") };
-        let _ = writeln!(out, "{test:<tests$}  {far:<fars$} {:>9}  {lost}", counts.measured());
+        let others = if others.is_empty() { "-".to_owned() } else { others.join(", ") };
+        let _ = writeln!(out, "{test:<tests$}  {far:<fars$} {:>9}  {others}", counts.measured());
     }
     out
 }

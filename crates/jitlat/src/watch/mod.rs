@@ -112,14 +112,14 @@ pub fn run(args: &WatchArgs) -> Result<ExitStatus> {
     let file =
         WatchFile { args, name: &name, archive: &archive, page, duration: duration(args)?, has_routes };
     let written = file.text();
-    if args.print_file {
-        terminal::print(&written)?;
-        return Ok(ExitStatus::Measured);
-    }
     let model = read(&written, &MonitorInstruments).map_err(|faults| {
         let messages: Vec<String> = faults.into_iter().map(|fault| fault.message).collect();
         anyhow!("{}", messages.join("; "))
     })?;
+    if args.print_file {
+        terminal::print(&written)?;
+        return Ok(ExitStatus::Measured);
+    }
     let is_new = !jitlat_archive::is_archive(&archive);
     let known = Archive::make(&archive).with_context(|| format!("--archive {}", archive.display()))?;
     let signals = Signals::to_stop()?;
@@ -197,11 +197,11 @@ fn check_hosts(hosts: &[String], protocol: &ProtocolArgs) -> Result<()> {
     Ok(())
 }
 
-/// Returns the time for which the packets of a test are sent.
+/// Returns the time for which the packets of a test are sent: whole periods, as many as fit.
 fn duration(args: &WatchArgs) -> Result<Span> {
     let rounds = args.hosts.len().div_ceil(MAX_HOSTS_PER_SLOT).max(1) as i64;
-    let duration = Span((args.every.0 / rounds - AROUND_PACKETS.0) / SECOND * SECOND);
-    if duration < AROUND_PACKETS {
+    let available = Span((args.every.0 / rounds - AROUND_PACKETS.0) / SECOND * SECOND);
+    if available < AROUND_PACKETS {
         let least = text_of(2 * AROUND_PACKETS.0 * rounds);
         bail!(
             "--every {} is too short for {}: give {least} or more",
@@ -209,7 +209,18 @@ fn duration(args: &WatchArgs) -> Result<Span> {
             count(args.hosts.len(), "host")
         );
     }
-    Ok(duration)
+    let period = args.period.0.max(1);
+    let packets = available.0 / period;
+    if packets == 0 {
+        bail!(
+            "--every {} leaves {} for the requests of a result, which is shorter than -p {}: give a longer \
+             --every or a shorter -p",
+            text_of(args.every.0),
+            text_of(available.0),
+            text_of(period)
+        );
+    }
+    Ok(Span(packets * period))
 }
 
 /// Returns the usual folder of the results.
@@ -281,6 +292,8 @@ mod tests {
             "192.0.2.1 [2001:db8::1]:862 h.example --proto stamp -l 100 -p 50ms -D EF --every 1min",
             "h --proto twamp --twamp-port 5000 -4",
             "h --proto icmp -6 --every 1h",
+            "h -p 15s --every 5min",
+            "h -p 33ms",
         ] {
             let text = written(line);
             let model = read(&text, &MonitorInstruments).unwrap_or_else(|e| panic!("{text}\n{e:?}"));
@@ -307,6 +320,8 @@ mod tests {
         assert_eq!(timetable.shortfalls(&model), [] as [String; 0]);
         let refused = duration(&args(&format!("{} --every 20s", hosts.join(" ")))).unwrap_err();
         assert!(refused.to_string().ends_with("too short for 150 hosts: give 30s or more"), "{refused}");
+        let refused = duration(&args("h -p 1min")).unwrap_err();
+        assert!(refused.to_string().starts_with("--every 30s leaves 25s"), "{refused}");
     }
 
     #[test]

@@ -190,17 +190,15 @@ impl<'a> TableReader<'a> {
             DeValue::Boolean(is_behind) => is_behind.then(Vec::new),
             _ => {
                 let network = |text: Located<String>| {
-                    let parsed = text.get_ref().parse().ok();
-                    if parsed.is_none() {
-                        let written = text.get_ref().escape_debug();
-                        let message = format!(
-                            "'{key}': '{written}' is not an address or a network: write 192.0.2.7 or 192.0.2.0/24"
-                        );
-                        self.faults.add(&text.span(), message);
-                    }
-                    parsed
+                    let read = Prefix::trusted(text.get_ref());
+                    read.map_err(|e| self.faults.add(&text.span(), format!("'{key}': {e}"))).ok()
                 };
-                Some(self.list_of_texts(key, value)?.into_iter().filter_map(network).collect())
+                let texts = self.list_of_texts(key, value)?;
+                if texts.is_empty() {
+                    let message = format!("'{key}': name an address or a network, such as 192.0.2.0/24");
+                    self.faults.add(&value.span(), message);
+                }
+                Some(texts.into_iter().filter_map(network).collect())
             }
         }
     }

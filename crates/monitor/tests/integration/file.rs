@@ -612,6 +612,8 @@ fn hosts_push_with_certificates() {
         (format!("{own}, pin = \"12:34\""), "", "write the fingerprint that the host prints"),
         (both.clone(), "behind-proxy = true", "name the addresses of the proxy"),
         (both.clone(), "behind-proxy = [\"proxy.example\"]", "'behind-proxy': "),
+        (both.clone(), "behind-proxy = []", "'behind-proxy': name an address or a network"),
+        (both.clone(), "behind-proxy = [\"0.0.0.0/0\"]", "'0.0.0.0/0' contains every address"),
     ] {
         let faults: Vec<String> =
             with(&madrid, collector).unwrap_err().iter().map(ToString::to_string).collect();

@@ -1,6 +1,6 @@
 //! Table of the paths of several traffic classes, side by side.
 
-use super::path::{dscp, rewrites};
+use super::path::{dscp, rewrites, unreached};
 use super::{Page, TextOptions};
 use jitlat_core::class_paths::{ClassPaths, PathDifference};
 use jitlat_core::path::{Hop, Path};
@@ -52,7 +52,7 @@ pub fn class_paths(found: &ClassPaths, options: &TextOptions) -> String {
             page.item(&format!("{}: {rewrite}", class(path.dscp)));
         }
         if !path.reached {
-            page.item(&format!("{}: the destination did not answer", class(path.dscp)));
+            page.item(&format!("{}: {}", class(path.dscp), unreached(path)));
         }
         for note in &path.notes {
             page.item(&format!("{}: {note}", class(path.dscp)));

@@ -2,7 +2,7 @@
 
 use super::{Page, TextOptions, count};
 use jitlat_core::Ecn;
-use jitlat_core::path::{Hop, MarkChange, Path, PathEnd, Responder, Rewrite};
+use jitlat_core::path::{Hop, MarkChange, Path, PathEnd, Responder, Rewrite, unreachable_in_words};
 use jitlat_core::printable::printable;
 use jitlat_core::spec::Dscp;
 use jitlat_core::summary::Percent;
@@ -46,14 +46,18 @@ pub fn path(path: &Path, options: &TextOptions) -> String {
             "{:>3}  {:width$}  {:>7}  {min:>9}  {median:>9}  {p90:>9}  {max:>9}  {}",
             hop.ttl,
             who(hop),
-            format!("{}/{}", hop.answered, hop.sent),
+            // The row is that of the first router; the others have their own lines.
+            format!("{}/{}", hop.responders.first().map_or(0, |r| r.answers), hop.sent),
             if seen.is_empty() { "-".to_owned() } else { seen.join(" ") }
         );
         if let Some(mark) = mark {
             line += &format!("  {mark}");
         }
         match hop.end {
-            Some(PathEnd::Unreachable(code)) => line += &format!("  unreachable, code {code}"),
+            Some(PathEnd::Unreachable(code)) => {
+                let from = hop.responders.first().map_or(path.destination, |r| r.address);
+                line += &format!("  unreachable: {}", unreachable_in_words(from, code));
+            }
             Some(PathEnd::Destination) | None => {}
         }
         if let Some(main) = hop.responders.first() {
@@ -94,7 +98,7 @@ pub fn path(path: &Path, options: &TextOptions) -> String {
         page.item(&format!("{} did not answer: not a loss if later hops answer", count(silent, "hop")));
     }
     if !path.reached {
-        page.item("the destination did not answer");
+        page.item(&unreached(path));
     }
     for change in path.changes.iter().rev().take(MAX_CHANGES) {
         let flow = if has_flows { format!(" of flow {}", change.flow) } else { String::new() };
@@ -108,6 +112,17 @@ pub fn path(path: &Path, options: &TextOptions) -> String {
         page.item(note);
     }
     page.text
+}
+
+/// Describes why the destination was not reached.
+pub(super) fn unreached(path: &Path) -> String {
+    match (path.hops.last(), path.max_hops) {
+        // A router answered the probes that were permitted the most hops: the path goes on behind it.
+        (Some(last), Some(most)) if last.ttl == most && last.end.is_none() => {
+            format!("not reached within {} (--hops)", count(most.into(), "hop"))
+        }
+        _ => "the destination did not answer".to_owned(),
+    }
 }
 
 /// Returns the name and the autonomous system of a router, each with leading spaces; empty if neither is known.

@@ -3,7 +3,7 @@
 use super::{PathScreenState, over_time};
 use crate::screen::write;
 use jitlat_core::Dscp;
-use jitlat_core::path::PathEnd;
+use jitlat_core::path::{PathEnd, unreachable_in_words};
 use jitlat_core::path_history::{FlowNumber, HopAddress, HopHistory};
 use jitlat_core::units::eng3;
 use ratatui::buffer::Buffer;
@@ -276,7 +276,9 @@ fn details(shown: &PathScreenState<'_>, hop: &HopHistory) -> Vec<(String, Style)
     }
     match hop.end {
         Some(PathEnd::Unreachable(code)) => {
-            lines.push((format!("   reports that the destination is unreachable (code {code})"), look.bad()));
+            let words = hop.main_address().map(|main| unreachable_in_words(main.address, code));
+            let words = words.unwrap_or_else(|| format!("code {code}"));
+            lines.push((format!("   reports that the destination is unreachable: {words}"), look.bad()));
         }
         Some(PathEnd::Destination) => lines.push(("   the destination".to_owned(), look.faint())),
         None => {}

@@ -280,8 +280,8 @@ fn write(archive: &Archive, all: &Now, choice: &OverviewChoice) -> Result<String
                     code { "jitlat archive add DIR LOG" } " adds existing logs."
                 }
             } @else {
-                (headline(all))
-                (attention(all))
+                @if !shown.is_empty() { (headline(&shown, all.now_ns)) }
+                (attention(&shown, all.now_ns))
                 (choice.tabs())
                 (choice.form(&sites))
                 @if shown.is_empty() { p.headline.note { "No path has all of these properties." } }
@@ -308,21 +308,26 @@ fn hosts<'a>(streams: &[&'a StreamNow]) -> BTreeMap<&'a str, &'a str> {
 }
 
 /// Summarises the problems in one sentence; names up to three streams.
-fn headline(all: &Now) -> Markup {
-    let of = |which: &dyn Fn(&StreamNow) -> bool| all.streams.iter().filter(|s| which(s)).collect::<Vec<_>>();
+fn headline(streams: &[&StreamNow], now_ns: i64) -> Markup {
+    let of = |which: &dyn Fn(&StreamNow) -> bool| {
+        streams.iter().copied().filter(|s| which(s)).collect::<Vec<&StreamNow>>()
+    };
     let (bad, silent) = (of(&|s| s.verdict.is_bad()), of(&|s| s.silent));
+    let unknown = of(&|s| s.verdict == TestVerdict::Unknown && !s.silent);
+    let is_complete = silent.is_empty() && unknown.is_empty();
     let worst = bad.iter().map(|s| s.verdict).max();
     let class = match worst {
         Some(verdict) => verdict.word(),
-        None if silent.is_empty() => "good",
+        None if is_complete => "good",
         None => "note",
     };
     let mut text = match &bad[..] {
-        [] if silent.is_empty() => "All streams are good or fair, and none is silent.".to_owned(),
+        [] if is_complete => "All streams are good or fair, and none is silent.".to_owned(),
+        [] if unknown.len() == streams.len() => String::new(),
         [] => "No stream was poor or bad in its newest test.".to_owned(),
         few @ ([_] | [_, _] | [_, _, _]) => {
             let said = few.iter().map(|s| {
-                let since = s.bad_since_ns.map_or(0, |at| all.now_ns.saturating_sub(at));
+                let since = s.bad_since_ns.map_or(0, |at| now_ns.saturating_sub(at));
                 format!(
                     "{} {} {} has been {} for {}",
                     s.src(),
@@ -334,22 +339,27 @@ fn headline(all: &Now) -> Markup {
             });
             format!("{}.", said.collect::<Vec<_>>().join("; "))
         }
-        many => format!("{} of {} streams are poor or bad.", many.len(), all.streams.len()),
+        many => format!("{} of {} streams are poor or bad.", many.len(), streams.len()),
     };
     if !silent.is_empty() {
         let silent = counted(silent.len(), "stream is", "streams are");
         let _ = write!(text, " {silent} silent: no new test for 3 times the usual interval.");
     }
-    html! { p.headline.(class) { (text) } }
+    if !unknown.is_empty() {
+        let unknown = counted(unknown.len(), "stream", "streams");
+        let _ = write!(text, " {unknown}: nothing known yet.");
+    }
+    html! { p.headline.(class) { (text.trim_start()) } }
 }
 
-fn attention(all: &Now) -> Markup {
-    let mut wanted: Vec<&StreamNow> = all.streams.iter().filter(|s| s.verdict.is_bad() || s.silent).collect();
+fn attention(streams: &[&StreamNow], now_ns: i64) -> Markup {
+    let mut wanted: Vec<&StreamNow> =
+        streams.iter().copied().filter(|s| s.verdict.is_bad() || s.silent).collect();
     wanted.sort_by_key(|s| std::cmp::Reverse(s.rank()));
     html! {
         @if !wanted.is_empty() {
             h2 #attention { "Needs attention" }
-            (table("Needs attention", &wanted, all.now_ns))
+            (table("Needs attention", &wanted, now_ns))
         }
     }
 }
