@@ -335,12 +335,22 @@ fn path_round_trip(point: &TcpPoint) -> String {
         [only] => (only.server_rtt(), only.client_rtt()),
         _ => (None, None),
     };
+    // The median of a side on which acknowledgements may be delayed is not that of the path.
+    let is_delayed = |data: &DirectionFigures| {
+        data.data_segments >= MIN_SEGMENTS
+            && round_trip(data).is_some_and(|r| is_queued(&r, data) == Some(false))
+    };
     match (point.path(), only) {
         (Some(p), _) if p.connections == 1 => format!(
-            "; round trip {}: {} to the server, {} to the client",
+            "; round trip {}: {} to the server, {} to the client{}",
             show(p.median),
             show(p.server),
-            show(p.client)
+            show(p.client),
+            match &point.connections[..] {
+                [only] if is_delayed(&only.up) || is_delayed(&only.down) =>
+                    ", perhaps with delayed acknowledgements",
+                _ => "",
+            }
         ),
         (Some(p), _) => format!(
             "; round trips {} to {}, usually {}: {} to the server, {} to the client",
@@ -545,6 +555,16 @@ mod tests {
             unseen.headline,
             "No verdict: no round trip was captured, so the delay is unknown; 1 segment lost."
         );
+    }
+
+    #[test]
+    fn a_round_trip_with_delayed_acknowledgements_is_not_the_paths() {
+        let of_down = |median: i64| {
+            one(|_, down| *down = DirectionFigures { rtt_timestamp_ns: rtt(10_000, median), ..data(1000) })
+                .headline
+        };
+        assert!(of_down(40 * MS).ends_with("40 ms to the client, perhaps with delayed acknowledgements."));
+        assert!(of_down(15_000).ends_with(" to the client."));
     }
 
     #[test]
