@@ -1,7 +1,7 @@
 //! [`add`]: judges the stretches of a stream one after another, in constant memory. [`judgement`]: judges the whole
 //! stream.
 
-use super::case::{Begin, Case, is_one_host, smallest_one_way};
+use super::case::{Begin, Case, error_of_one_way, is_one_host, smallest_one_way};
 use super::causes::queue::of_queue;
 use super::causes::{FoundCause, RULES, merge_of_kind};
 use super::causes::{receiver_stall, sender_stall};
@@ -183,6 +183,7 @@ pub fn judgement(
             true if !round_trip && !so_far.was_set => Some(min as f64),
             _ => smallest_one_way(min, clock, round_trip, so_far.was_set),
         }),
+        base_error_ns: error_of_one_way(clock, round_trip, is_one_host(session)),
     };
     let found = so_far.found;
     let touched = (found.iter().map(affected_share).sum::<f64>() * known.sent as f64) as u64;

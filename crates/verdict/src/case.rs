@@ -515,6 +515,11 @@ impl<'a> Case<'a> {
             burst_ratio: self.scattered.pattern().burst_ratio,
             loss_effect: self.scattered.design_effect(),
             base_ns,
+            base_error_ns: error_of_one_way(
+                clock,
+                self.material.round_trip,
+                is_one_host(self.material.session),
+            ),
         }
     }
 }
@@ -572,6 +577,16 @@ pub(super) fn smallest_one_way(
         Some(_) => clock.min_rtt_ns.map(|rtt| rtt as f64 / 2.0),
         None if was_set => None,
         None => clock.synchronised().filter(|error| *error < MAX_CLOCK_ERROR_NS).map(|_| min as f64),
+    }
+}
+
+/// Returns the largest error, in ns, by which the clocks change the one-way delays of a stream; 0 for round trips and
+/// for streams within one host.
+pub(super) fn error_of_one_way(clock: &ClockEstimate, round_trip: bool, one_host: bool) -> f64 {
+    match clock.correction_ns {
+        _ if round_trip || one_host => 0.0,
+        Some(_) => clock.bound_ns.unwrap_or(0.0),
+        None => clock.synchronised().map_or(0.0, |error| error as f64),
     }
 }
 

@@ -4,6 +4,8 @@ use super::losses::{LossTimes, Scattered};
 
 /// Minimum number of events from which a period is derived.
 const MIN_EVENTS: usize = 6;
+/// Minimum number of events from which a period is derived if all are exactly the same number of packets apart.
+const MIN_EXACT_EVENTS: usize = 5;
 /// Minimum number of events from which a period is derived if there are other losses between them.
 const MIN_EVENTS_AMONG_OTHERS: u64 = 10;
 /// Minimum share of all lost packets that are lost in the events if there are other losses between them.
@@ -66,7 +68,7 @@ impl LossPeriod {
                 starts.push(run.start);
             }
         }
-        if starts.len() < MIN_EVENTS {
+        if starts.len() < MIN_EXACT_EVENTS {
             return None;
         }
         let times: Vec<f64> = starts.iter().map(|seq| departures.of(*seq) as f64).collect();
@@ -77,6 +79,7 @@ impl LossPeriod {
         let of_numbers = period(&numbers, 1.01);
         let of_times = period(&times, 1.5 * each).filter(|p| each <= MAX_PACKET_SHARE * p);
         let (ns, packets) = match (of_times, of_numbers) {
+            _ if starts.len() < MIN_EVENTS && (!exact || packets < MIN_PACKETS) => return None,
             _ if exact => (packets * each, packets),
             (Some(ns), _) if ns / each.max(1.0) >= MIN_PACKETS => (ns, ns / each.max(1.0)),
             (_, Some(packets)) if packets >= MIN_PACKETS => (packets * each, packets),
@@ -135,7 +138,9 @@ mod tests {
     #[test]
     fn losses_without_a_period_have_none() {
         assert_eq!(of([]), None);
-        assert_eq!(of((0..5).map(|k| (100 * k, 1))), None, "too few");
+        assert_eq!(of((0..4).map(|k| (100 * k, 1))), None, "too few");
+        assert_eq!(of((0..5).map(|k| (100 * k + k / 4, 1))), None, "too few for distances that differ");
+        assert!(of((0..5).map(|k| (40 * k, 1))).unwrap().exact);
         let mut state = 1u64;
         for _ in 0..200 {
             let mut seq = 0;

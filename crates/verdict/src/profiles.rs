@@ -337,7 +337,10 @@ impl Profile {
             Severity::Good => sentences::suits(known.then_some(delay), buffer, missing),
             s if s == interrupted.severity && s > severity => interrupted.because.to_owned(),
             _ if gone == severity => sentences::missing(missing, limit(self.missing)),
-            _ if late == severity && known => sentences::delay(delay, limit(self.delay_ms) * 1e6),
+            _ if late == severity && known => {
+                let least = delay - lived.base_error_ns.min(base);
+                sentences::delay([least, delay, delay + lived.base_error_ns], limit(self.delay_ms) * 1e6)
+            }
             _ if late == severity => sentences::buffer(buffer, limit(self.delay_ms) * 1e6),
             _ => sentences::rating(rating, limit(SPEECH_RATINGS)),
         };
@@ -527,6 +530,7 @@ mod tests {
             burst_ratio: 1.0,
             loss_effect: 1.0,
             base_ns,
+            base_error_ns: 0.0,
         }
     }
 

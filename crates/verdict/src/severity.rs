@@ -154,6 +154,8 @@ pub struct Experience {
     pub loss_effect: f64,
     /// Smallest one-way delay, in ns; `None` if unknown.
     pub base_ns: Option<f64>,
+    /// Largest error of `base_ns` because of the clocks, in ns.
+    pub base_error_ns: f64,
 }
 
 /// Effect of a fixed play-out buffer.
@@ -258,6 +260,7 @@ mod tests {
             burst_ratio: 1.0,
             loss_effect: 1.0,
             base_ns: Some(20e6),
+            base_error_ns: 0.0,
         };
         assert_eq!(Waits::of(&waits).points, of(&waits, 0).waits.points);
         let best = of(&waits, 0).best().unwrap();
@@ -330,6 +333,7 @@ mod tests {
             burst_ratio: 1.0,
             loss_effect: 1.0,
             base_ns: Some(20e6),
+            base_error_ns: 0.0,
         }
     }
 

@@ -48,12 +48,18 @@ pub struct TcpDirection<'a> {
 }
 
 impl TcpDirection<'_> {
-    /// Severity of the worst problem; unknown if there are too few segments.
+    /// Severity of the worst problem; unknown if there are too few segments, or if there is no problem and no round trip
+    /// was measured: a delay would not have been seen.
     pub fn severity(&self) -> Severity {
-        if self.data.data_segments < MIN_SEGMENTS {
-            return Severity::Unknown;
-        }
-        self.causes.iter().map(|c| c.severity).fold(Severity::Good, Severity::max)
+        let least = if self.rtt.is_some() { Severity::Good } else { Severity::Unknown };
+        let worst = self.causes.iter().map(|c| c.severity).fold(least, Severity::max);
+        let is_known = self.is_judged() && (self.rtt.is_some() || worst > Severity::Good);
+        if is_known { worst } else { Severity::Unknown }
+    }
+
+    /// Returns whether there are enough segments for a verdict.
+    fn is_judged(&self) -> bool {
+        self.data.data_segments >= MIN_SEGMENTS
     }
 }
 
@@ -274,8 +280,7 @@ fn missed(direction: &TcpDirection<'_>) -> Option<Cause> {
 /// no profiles, because they do not apply to TCP.
 pub fn answer(r: &TcpResult) -> Answer {
     let directions = directions(r);
-    let judged: Vec<&TcpDirection<'_>> =
-        directions.iter().filter(|w| w.severity() != Severity::Unknown).collect();
+    let judged: Vec<&TcpDirection<'_>> = directions.iter().filter(|w| w.is_judged()).collect();
     let mut causes: Vec<Cause> = judged.iter().flat_map(|w| w.causes.iter().cloned()).collect();
     let begin = r.first.connections.iter().map(|c| c.first).min().unwrap_or(WallTime(0));
     let clocks = capture_clocks(&r.first, begin);
@@ -330,12 +335,22 @@ fn path_round_trip(point: &TcpPoint) -> String {
         [only] => (only.server_rtt(), only.client_rtt()),
         _ => (None, None),
     };
+    // The median of a side on which acknowledgements may be delayed is not that of the path.
+    let is_delayed = |data: &DirectionFigures| {
+        data.data_segments >= MIN_SEGMENTS
+            && round_trip(data).is_some_and(|r| is_queued(&r, data) == Some(false))
+    };
     match (point.path(), only) {
         (Some(p), _) if p.connections == 1 => format!(
-            "; round trip {}: {} to the server, {} to the client",
+            "; round trip {}: {} to the server, {} to the client{}",
             show(p.median),
             show(p.server),
-            show(p.client)
+            show(p.client),
+            match &point.connections[..] {
+                [only] if is_delayed(&only.up) || is_delayed(&only.down) =>
+                    ", perhaps with delayed acknowledgements",
+                _ => "",
+            }
         ),
         (Some(p), _) => format!(
             "; round trips {} to {}, usually {}: {} to the server, {} to the client",
@@ -395,21 +410,31 @@ fn headline(judged: &[&TcpDirection<'_>], all: usize, point: &TcpPoint) -> Strin
     let affected = judged.iter().filter(|w| w.severity() > Severity::Good).count();
     let Some(first) = worst.causes.first().filter(|_| affected > 0) else {
         let path = path_round_trip(point);
-        // There is a small queue among the causes, so the headline must not claim that nothing delayed the
-        // data.
         let causes = || judged.iter().flat_map(|w| &w.causes);
         if let Some(change) = causes().find(|c| c.id == CauseId::RouteChange) {
             let others = causes().filter(|c| c.id == CauseId::RouteChange).count() - 1;
             let more = if others > 0 { format!(" ({others} more)") } else { String::new() };
             return format!("{name}: {}{more}{path}.", path_change(change));
         }
-        if causes().any(|c| c.id == CauseId::Queue) {
-            return format!("{name}: only small delays{path}.");
+        let losses = small_losses(judged);
+        let known = judged.iter().filter(|w| w.rtt.is_some()).count();
+        if known == 0 {
+            let losses = losses.map_or(String::new(), |losses| format!("; {losses}"));
+            return format!("No verdict: no round trip was captured, so the delay is unknown{losses}.");
         }
-        let data = if judged.len() == 1 {
-            "the data".to_owned()
-        } else {
-            format!("data in {} directions", judged.len())
+        // What delayed the data a little is among the causes, so the headline must not claim that nothing did.
+        if causes().any(|c| matches!(c.id, CauseId::Queue | CauseId::ReceiverStall)) {
+            let small = small_delays(judged);
+            let losses = losses.map_or(String::new(), |losses| format!("; {losses}"));
+            return format!("{name}: {small}{losses}{path}.");
+        }
+        if let Some(losses) = losses {
+            return format!("{name}: {losses}{path}.");
+        }
+        let data = match (known, judged.len()) {
+            (1, 1) => "the data".to_owned(),
+            (1, _) => "the data in 1 direction".to_owned(),
+            (n, _) => format!("data in {n} directions"),
         };
         return format!("{name}: nothing delayed {data}{path}.");
     };
@@ -433,6 +458,33 @@ fn headline(judged: &[&TcpDirection<'_>], all: usize, point: &TcpPoint) -> Strin
         (affected, n) => format!("; {affected} of {n} directions are affected"),
     };
     format!("{name}: {what}{also}, {} to {}{others}.", worst.from, worst.to)
+}
+
+/// Describes delays that are usually small. The longest ones may be far above the usual ones.
+fn small_delays(judged: &[&TcpDirection<'_>]) -> String {
+    let is_long = |c: &Cause| {
+        c.id == CauseId::Queue && c.magnitude_ns.is_some_and(|most| of_wait(most) > Severity::Good)
+    };
+    let long = judged.iter().filter(|w| w.causes.iter().any(is_long));
+    match long.filter_map(|w| w.rtt).map(|r| r.p95).max() {
+        Some(p95) => {
+            format!("usually only small delays, but 5 % of the round trips took {} or more", time(p95 as f64))
+        }
+        None => "only small delays".to_owned(),
+    }
+}
+
+/// Describes losses that are no problem, with the longest repair. `None` without losses.
+fn small_losses(judged: &[&TcpDirection<'_>]) -> Option<String> {
+    let is_loss = |c: &&Cause| matches!(c.id, CauseId::RandomLoss | CauseId::BurstyLoss);
+    let lossy = || judged.iter().filter_map(|w| Some((w, w.causes.iter().find(is_loss)?.count)));
+    let lost: u64 = lossy().map(|(_, lost)| lost).sum();
+    let longest = lossy().map(|(w, _)| w.data.longest_wait_ns.0).max()?;
+    let repair = match longest {
+        0 => String::new(),
+        longest => format!(", the longest repair took {}", time(longest as f64)),
+    };
+    Some(format!("{} lost{repair}", count(lost, "segment")))
 }
 
 #[cfg(test)]
@@ -493,6 +545,45 @@ mod tests {
             (Severity::Unknown, "No verdict: no connection carried 10 segments of data.")
         );
         assert_eq!(answer(&of(Vec::new())).headline, "No verdict: no connection carried data.");
+    }
+
+    #[test]
+    fn without_round_trips_the_delay_is_unknown() {
+        let unseen = one(|up, _| (up.rtt_timestamp_ns, up.lost_after, up.retransmissions) = (None, 1, 1));
+        assert_eq!((unseen.severity, unseen.causes.len()), (Severity::Unknown, 1));
+        assert_eq!(
+            unseen.headline,
+            "No verdict: no round trip was captured, so the delay is unknown; 1 segment lost."
+        );
+    }
+
+    #[test]
+    fn a_round_trip_with_delayed_acknowledgements_is_not_the_paths() {
+        let of_down = |median: i64| {
+            one(|_, down| *down = DirectionFigures { rtt_timestamp_ns: rtt(10_000, median), ..data(1000) })
+                .headline
+        };
+        assert!(of_down(40 * MS).ends_with("40 ms to the client, perhaps with delayed acknowledgements."));
+        assert!(of_down(15_000).ends_with(" to the client."));
+    }
+
+    #[test]
+    fn repairs_and_rare_long_delays_are_not_called_nothing() {
+        let repaired = one(|up, _| {
+            (up.lost_after, up.retransmissions, up.fast, up.longest_wait_ns) = (1, 1, 1, Span(32 * MS));
+        });
+        assert_eq!(repaired.severity, Severity::Good);
+        assert!(repaired.headline.starts_with("Good: 1 segment lost, the longest repair took 32 ms; round"));
+        let rare = |p95: i64| {
+            one(|up, _| up.rtt_timestamp_ns = rtt(22 * MS, 60 * MS).map(|r| SpreadFigures { p95, ..r }))
+                .headline
+        };
+        assert!(
+            rare(610 * MS).contains("but 5 % of the round trips took 610 ms or more"),
+            "{}",
+            rare(610 * MS)
+        );
+        assert!(rare(70 * MS).starts_with("Good: only small delays; "), "{}", rare(70 * MS));
     }
 
     #[test]

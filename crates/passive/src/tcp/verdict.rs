@@ -124,6 +124,9 @@ fn retransmissions(data: &DirectionFigures, between: Option<&DirectionBetween>) 
 }
 
 fn window(data: &DirectionFigures, peer: &DirectionFigures, duration: i64) -> Option<String> {
+    if peer.segments == 0 {
+        return Some("the receiver's window is unknown: none of its segments were captured".to_owned());
+    }
     let waited = data.window_full_ns.0.saturating_add(peer.zero_window_ns.0);
     let share = 100.0 * waited as f64 / duration as f64;
     match (waited, peer.zero_windows) {

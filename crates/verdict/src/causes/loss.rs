@@ -38,7 +38,7 @@ pub const POLICING: CauseRule = CauseRule {
 
 pub const PERIODIC: CauseRule = CauseRule {
     id: CauseId::PeriodicLoss,
-    threshold: "as random loss, in six events or more, of which nine in ten are a multiple of one period apart, within 6 % or \
+    threshold: "as random loss, in six events or more (five if exactly evenly spaced), of which nine in ten are a multiple of one period apart, within 6 % or \
                 a packet; a token bucket would lose a larger share, or nothing at first, or the same packets of each burst; \
                 longer losses at regular times may have shorter losses between them",
     source: "definition: loss at regular intervals is a separate cause; RFC 2697 (token bucket)",

@@ -141,6 +141,7 @@ fn the_strongest_effect_is_the_one_that_gives_the_severity() {
             burst_ratio: 1.0,
             loss_effect: 1.0,
             base_ns,
+            base_error_ns: 0.0,
         };
         strongest_effect(&Played { buffer_ns, missing, rating: 0.0, severity }, &lived)
     };

@@ -18,9 +18,14 @@ pub fn missing(share: f64, limit: f64) -> String {
     format!("{} missing, limit {}", percent(share), short_percent(limit))
 }
 
-/// Describes a delay that exceeds the limit; both are in ns.
-pub fn delay(ns: f64, limit: f64) -> String {
-    format!("{} one way with the buffer, limit {}", time(ns), time(limit))
+/// Describes a delay that exceeds the limit; all are in ns. The first value is the smallest that the clocks allow, then the
+/// likely one and the largest one. If the smallest one is within the limit, the range is given.
+pub fn delay([least, likely, most]: [f64; 3], limit: f64) -> String {
+    let delay = match least <= limit {
+        true => format!("{} to {}, likely {}", time(least), time(most), time(likely)),
+        false => time(likely),
+    };
+    format!("{delay} one way with the buffer, limit {}", time(limit))
 }
 
 /// Describes a buffer that alone exceeds the delay limit; both are in ns. The path's delay is unknown.
@@ -131,6 +136,13 @@ pub fn grade_note(answer: &Answer) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_delay_that_may_be_within_the_limit_is_a_range() {
+        let ms = |values: [f64; 3]| delay(values.map(|ms| ms * 1e6), 20e6);
+        assert_eq!(ms([5.4, 29.0, 52.0]), "5.4 ms to 52 ms, likely 29 ms one way with the buffer, limit 20 ms");
+        assert_eq!(ms([21.0, 29.0, 37.0]), "29 ms one way with the buffer, limit 20 ms");
+    }
 
     #[test]
     fn limits_are_written_without_trailing_zeros() {

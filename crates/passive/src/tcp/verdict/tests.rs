@@ -32,7 +32,7 @@ fn connection(up: DirectionFigures, down: DirectionFigures) -> ObservedConnectio
 }
 
 fn data(data_segments: u64) -> DirectionFigures {
-    DirectionFigures { data_segments, ..DirectionFigures::default() }
+    DirectionFigures { segments: data_segments.max(1), data_segments, ..DirectionFigures::default() }
 }
 
 #[test]
@@ -47,6 +47,12 @@ fn ten_segments_are_enough_to_conclude_from() {
         ]
     );
     assert!(lines(0, 10).iter().all(|line| line.starts_with("from server: ")));
+}
+
+#[test]
+fn without_segments_of_the_receiver_its_window_is_unknown() {
+    let lines = explain_delays(&connection(data(10), DirectionFigures::default()), None);
+    assert!(lines[1].starts_with("from client: the receiver's window is unknown"), "{lines:?}");
 }
 
 #[test]
