@@ -119,7 +119,12 @@ fn wait_for_clock(
             return Ok(true);
         }
         let waited = host.steady() - began;
-        if waited >= limit || until.is_some_and(|until| host.wall() >= until) {
+        let is_start_due = until.is_some_and(|until| host.wall() >= until);
+        if waited >= limit || is_start_due {
+            let longer = match is_start_due {
+                true => "the start came first: give a later --start-at",
+                false => "wait longer with --clock-limit",
+            };
             let seen = match state {
                 None => "the kernel does not report the state of its clock".to_owned(),
                 Some(s) if !s.synchronised => "the kernel reports the clock as not synchronised".to_owned(),
@@ -128,7 +133,7 @@ fn wait_for_clock(
             let waited = eng4(waited.0);
             return Err(Error::Settings(format!(
                 "--clock-within {}: after {waited}, {seen}; run chrony or ntpd (milliseconds), or ptp4l and phc2sys \
-                 (microseconds), wait longer with --clock-limit, or allow a larger error",
+                 (microseconds), {longer}, or allow a larger error",
                 eng4(bound.0)
             )));
         }
@@ -228,7 +233,9 @@ mod tests {
         }
         // The clock is not good enough at the start, so waiting longer is useless.
         let (failed, waited) = waited(&gate(Some("12:00:12"), bound), host(later));
-        assert!(failed.is_err() && waited == Span::seconds(10), "{waited:?}");
+        let why = failed.unwrap_err();
+        assert!(why.contains("later --start-at") && !why.contains("--clock-limit"), "{why}");
+        assert_eq!(waited, Span::seconds(10));
         let stopped = Fake { stops: Some(Span::seconds(5)), ..host(later) };
         assert_eq!(self::waited(&gate(None, bound), stopped), (Ok(None), Span::seconds(5)));
     }

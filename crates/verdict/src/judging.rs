@@ -4,7 +4,7 @@ use crate::counts::of_counts;
 use crate::flood::of_flood;
 use crate::judge::into_answer;
 use crate::profiles::{PROFILES, Profile};
-use crate::sentences::headline::{RateReached, at_rate, rate_reached};
+use crate::sentences::headline::{NOTHING_ARRIVED, RateReached, at_rate, only_malformed, rate_reached};
 use crate::sentences::profiles::{HOSTS_UNKNOWN, rate_not_reached};
 use crate::two_way::{RequestLosses, two_way};
 use crate::warnings::Notes;
@@ -105,8 +105,9 @@ impl Judge for PathJudge {
         summary.coincidences = judgement.iter().flat_map(|judged| judged.coincidences.clone()).collect();
         let flooded = !summary.expects_answers();
         let by_marks = marks::causes(summary);
+        let explains_losses = marks::are_losses_by_mark(summary, &by_marks);
         let with_marks = |mut judgement: Judgement| {
-            marks::add_causes(&mut judgement.answer, by_marks.clone());
+            marks::add_causes(&mut judgement.answer, by_marks.clone(), explains_losses);
             judgement
         };
         let mut answer = judgement.map(|judgement| match (far_report, both_ways) {
@@ -128,6 +129,12 @@ impl Judge for PathJudge {
         {
             answer.qoo = outcome::scores(quality, &self.profiles, summary, session, round_trips);
         }
+        let malformed = summary.two_way.as_ref().filter(|t| t.not_answers.malformed > 0);
+        if let Some((answer, t)) = answer.as_mut().zip(malformed)
+            && answer.headline == NOTHING_ARRIVED
+        {
+            answer.headline = only_malformed(t.not_answers.malformed, t.protocol == "ipsla");
+        }
         summary.answer = answer;
         let warnings = Notes::of(summary, session, round_trips);
         summary.warnings.extend(warnings);
@@ -144,9 +151,10 @@ fn at_reached_rate(
     profiles: &[Profile],
 ) {
     let transport = session.spec.transport();
-    let reached = RateReached { sent: stretched.rate, asked: stretched.asked, transport };
+    let marked = summary.two_way.as_ref().is_some_and(|t| t.marked_slowdown.is_some());
+    let reached = RateReached { sent: stretched.rate, asked: stretched.asked, transport, marked };
     answer.headline = at_rate(&answer.headline, reached);
-    if transport == Transport::Udp {
+    if transport == Transport::Udp && !marked {
         // A full TCP window stops the sender, too; a UDP sender is slow only by itself.
         let host = answer.host.get_or_insert(HostGrade { severity: Severity::Unknown, causes: Vec::new() });
         if host.severity < Severity::Fair {

@@ -6,6 +6,7 @@ use crate::causes::marks::{
 use crate::sentences::marks as sentences;
 use jitlat_core::answer::{Answer, Cause, CauseId, Level, Severity, Verdict};
 use jitlat_core::ecn::Ecn;
+use jitlat_core::metrics::stat::fisher_greater;
 use jitlat_core::spec::Direction;
 use jitlat_core::summary::{MarkFigures, Summary};
 
@@ -52,8 +53,33 @@ fn duration(summary: &Summary) -> f64 {
     summary.header.period.max(0) as f64 * summary.counts.sent as f64 / 1e9
 }
 
-/// Adds the causes to a verdict.
-pub(crate) fn add_causes(answer: &mut Answer, found: Vec<Cause>) {
+/// Largest share of lost Not-ECT packets with which the mark explains all losses.
+const MAX_PLAIN_LOSS: f64 = 0.01;
+
+/// True if the mark explains all losses: packets are dropped because of it, and others are hardly lost.
+pub(crate) fn are_losses_by_mark(summary: &Summary, found: &[Cause]) -> bool {
+    let is_plain_lost = |case: &MarkCase<'_>| {
+        case.figures
+            .sent
+            .zip(case.figures.lost)
+            .is_some_and(|(sent, lost)| lost[Ecn::NotEct] as f64 > MAX_PLAIN_LOSS * sent[Ecn::NotEct] as f64)
+    };
+    found.iter().any(|cause| cause.id == CauseId::EctDropped)
+        && !cases(summary).iter().any(|(_, case)| is_plain_lost(case))
+}
+
+/// Adds the causes to a verdict. `explains_losses` is true if they explain all losses.
+pub(crate) fn add_causes(answer: &mut Answer, found: Vec<Cause>, explains_losses: bool) {
+    if explains_losses {
+        // The same losses have no second cause.
+        let is_loss = |id| {
+            matches!(
+                id,
+                CauseId::RandomLoss | CauseId::BurstyLoss | CauseId::Policing | CauseId::PeriodicLoss
+            )
+        };
+        answer.causes.retain(|cause| !is_loss(cause.id));
+    }
     if found.iter().any(|cause| cause.id == CauseId::DualQueue) {
         // Packets of the faster queue arrive before earlier packets of the other queue, which is not reordering.
         answer.causes.retain(|cause| cause.id != CauseId::Reordering);
@@ -96,6 +122,28 @@ pub(crate) fn conclusions(summary: &Summary) -> Vec<Verdict> {
         .collect()
 }
 
+/// Largest p-value at which the losses of one mark differ from those of the others.
+const MAX_P: f64 = 0.05;
+
+/// Returns the clause about losses by mark: the mark whose share differs most clearly from the rest, or that none does.
+fn losses_by_mark(figures: &MarkFigures) -> String {
+    let (sent, lost) = (figures.sent.unwrap_or_default(), figures.lost.unwrap_or_default());
+    let sums = |marks: &dyn Fn(Ecn) -> bool| {
+        let chosen = Ecn::ALL.iter().filter(|mark| marks(**mark));
+        chosen.fold([0, 0], |[a, n], mark| [a + lost[*mark], n + sent[*mark]])
+    };
+    let of = Ecn::ALL.iter().map(|mark| {
+        let (own, rest) = (sums(&|other| other == *mark), sums(&|other| other != *mark));
+        // Both sides, and one test per mark (Bonferroni).
+        let p = fisher_greater(own, rest).min(fisher_greater(rest, own)) * 2.0 * Ecn::ALL.len() as f64;
+        (p, *mark, own, rest)
+    });
+    match of.min_by(|a, b| a.0.total_cmp(&b.0)).filter(|(p, ..)| *p < MAX_P) {
+        Some((_, mark, own, rest)) => sentences::losses_differ(&mark.to_string(), own, rest),
+        None => sentences::LOSSES_ALIKE.to_owned(),
+    }
+}
+
 /// Returns clauses about everything that no cause explains.
 fn unexplained(
     case: &MarkCase<'_>,
@@ -120,7 +168,7 @@ fn unexplained(
         && !names(CauseId::EctDropped)
     {
         parts.push(match are_losses_resolved(case.figures) {
-            true => sentences::LOSSES_ALIKE.to_owned(),
+            true => losses_by_mark(case.figures),
             false => {
                 let fewest = Ecn::ALL.iter().map(|mark| sent[*mark]).min().unwrap_or(0);
                 sentences::losses_not_resolved(fewest, MIN_BLOCKS)

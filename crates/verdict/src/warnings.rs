@@ -115,7 +115,9 @@ impl Notes {
     }
 
     fn hosts(&mut self, s: &Summary, session: &Session) {
-        if let Some(stretched) = s.schedule_error.as_ref().and_then(|e| e.stretched) {
+        // A test that slowed down because of marks has a warning of its own.
+        let is_marked = s.two_way.as_ref().is_some_and(|t| t.marked_slowdown.is_some());
+        if let Some(stretched) = s.schedule_error.as_ref().and_then(|e| e.stretched).filter(|_| !is_marked) {
             let transport = session.spec.transport();
             let text =
                 sentences::schedule_stretched(transport, stretched.rate, stretched.asked, stretched.late);

@@ -96,7 +96,8 @@ fn further_lines(page: &mut Page, s: &Summary, t: &TwoWayFigures) {
     }
     t.remarks.iter().for_each(|r| page.item(&printable(r)));
     not_answers(page, &t.not_answers);
-    if let Some(longest) = t.schedule_shift_max_ns {
+    // The longest shift of a test that slowed down because of marks is not the host's.
+    if let Some(longest) = t.schedule_shift_max_ns.filter(|_| t.marked_slowdown.is_none()) {
         let times = match t.schedule_shifts {
             1 => "once".to_owned(),
             n => format!("{n} times"),

@@ -109,6 +109,26 @@ fn packets_dropped_by_their_mark_explain_the_losses() {
 }
 
 #[test]
+fn losses_that_differ_by_mark_are_named() {
+    let losses = |seq, mark| (mark != Ecn::NotEct || seq % 11 > 3).then(|| (mark, noise(seq)));
+    let said = said(&summary(BOTH, 1000, losses));
+    assert!(said.contains("losses differ by mark: Not-ECT 3") && said.contains("others 0.00 %"), "{said}");
+}
+
+#[test]
+fn erased_ce_is_named_although_one_packet_is_bleached() {
+    let found = summary(BOTH, 1000, |seq, mark| {
+        let to = if mark == Ecn::Ce || seq == (0..).find(|n| BOTH.of((*n).into()) == Ecn::Ect0).unwrap() {
+            Ecn::NotEct
+        } else {
+            mark
+        };
+        Some((to, noise(seq)))
+    });
+    assert!(ids(&found).contains(&"ce-erased"), "{:?}", ids(&found));
+}
+
+#[test]
 fn a_faster_queue_for_l4s_is_named_and_its_packets_are_not_reordered() {
     let dual =
         summary(BOTH, 2000, |seq, mark| Some((mark, noise(seq) + if mark.is_l4s() { 0 } else { 40_000 })));

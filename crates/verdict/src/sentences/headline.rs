@@ -92,8 +92,16 @@ fn grade(severity: Severity) -> &'static str {
 /// Minimum wait in the sending host's own interface that the headline names, in ns.
 const NAMED_OWN_QUEUE_NS: i64 = 20_000_000;
 
-const NOTHING_ARRIVED: &str =
+/// Headline of a test of which no packet arrived.
+pub const NOTHING_ARRIVED: &str =
     "Bad: nothing arrived: there is no path for this traffic, or a firewall blocks it.";
+
+/// Returns the headline of a test of which only `malformed` answers arrived, which could not be read. `may_differ` is true if
+/// the ends may use different time formats.
+pub fn only_malformed(malformed: u64, may_differ: bool) -> String {
+    let hint = if may_differ { "; both ends must use the same time format (--ptp)" } else { "" };
+    format!("Bad: {} arrived that could not be read{hint}.", count(malformed, "answer"))
+}
 
 /// Returns the headline of a test whose packets are too large for the path, from the evidence of `cause`.
 fn too_large(cause: &Cause) -> String {
@@ -133,11 +141,19 @@ pub struct RateReached {
     pub asked: f64,
     /// Transport protocol.
     pub transport: Transport,
+    /// True if the sender slowed down because packets were marked with CE, as it must.
+    pub marked: bool,
 }
 
 /// Describes a sender that did not reach the requested rate.
 pub fn rate_reached(reached: RateReached) -> String {
-    let RateReached { sent, asked, transport } = reached;
+    let RateReached { sent, asked, transport, marked } = reached;
+    if marked {
+        let (sent, asked) = (rate(sent), rate(asked));
+        return format!(
+            "slowed down to {sent} of {asked} packets per second because routers marked packets (CE)"
+        );
+    }
     let who = match transport {
         Transport::Udp => "the sending host",
         Transport::Tcp => "the sender or its connection",
@@ -147,16 +163,17 @@ pub fn rate_reached(reached: RateReached) -> String {
 
 /// Restricts a headline to the rate that the sender reached: the requested rate was not measured.
 pub fn at_rate(headline: &str, reached: RateReached) -> String {
-    let RateReached { sent, asked, transport } = reached;
-    let who = match transport {
-        Transport::Udp => "the sending host",
-        Transport::Tcp => "the sender or its connection",
+    let RateReached { sent, asked, transport, marked } = reached;
+    let why = match transport {
+        _ if marked => "because the test slowed down when routers marked packets (CE)",
+        Transport::Udp => "which the sending host did not reach",
+        Transport::Tcp => "which the sender or its connection did not reach",
     };
     let (sent, asked) = (rate(sent), rate(asked));
     match headline.split_once(": ") {
         Some((grade @ ("Good" | "Fair" | "Poor" | "Bad"), rest)) => {
             format!(
-                "{grade} at {sent} packets per second, not measured at the requested {asked}, which {who} did not reach: {rest}"
+                "{grade} at {sent} packets per second, not measured at the requested {asked}, {why}: {rest}"
             )
         }
         _ => format!("{headline} Not measured as requested: {}.", rate_reached(reached)),

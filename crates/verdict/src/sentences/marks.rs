@@ -112,6 +112,11 @@ pub fn losses_not_resolved(fewest: u64, needed: u64) -> String {
 }
 /// Clause about losses that do not depend on the mark.
 pub const LOSSES_ALIKE: &str = "no loss that depends on the mark was found";
+/// Clause about losses of packets with the mark `name` that differ from those of the others; each lost and sent.
+pub fn losses_differ(name: &str, own: [u64; 2], others: [u64; 2]) -> String {
+    let share = |[lost, sent]: [u64; 2]| percent(lost as f64 / sent.max(1) as f64);
+    format!("losses differ by mark: {name} {}, others {}", share(own), share(others))
+}
 /// Clause about too few blocks.
 pub fn delays_not_resolved(blocks: u64, needed: u64) -> String {
     format!("delays by mark are not resolved ({blocks} whole blocks of four, {needed} are needed)")

@@ -119,6 +119,7 @@ pub(super) fn title(streams: &[ScreenStream<'_>], relation: Relation) -> String 
 /// Returns the causes, most severe first. If there are none, returns the findings that users notice.
 pub(super) fn why(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<(WordStyle, String, String)> {
     let mut all: Vec<(Severity, String)> = Vec::new();
+    let mut notes = Vec::new();
     for (stream, label) in streams.iter().zip(labels) {
         let label = if streams.len() > 1 { format!("{label}: ") } else { String::new() };
         let Some(answer) = &stream.summary.answer else { continue };
@@ -126,7 +127,10 @@ pub(super) fn why(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<(WordS
         let marks = |cause: &Cause| MARK_RULES.iter().any(|rule| rule.id == cause.id);
         if !answer.causes.iter().any(marks) {
             let about_marks = stream.summary.verdicts.iter().filter(|v| v.code == "marks");
-            all.extend(about_marks.map(|v| (Severity::Good, format!("{label}{}", v.text))));
+            notes.extend(about_marks.map(|v| {
+                let (word, style) = mark(v.level);
+                (style, word.to_owned(), format!("{label}{}", v.text))
+            }));
         }
         if answer.causes.is_empty() && answer.severity > Severity::Good {
             // If nothing arrived, the headline is sufficient.
@@ -137,7 +141,8 @@ pub(super) fn why(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<(WordS
     }
     // Stable sort: the causes of a stream keep their order.
     all.sort_by_key(|(severity, _)| std::cmp::Reverse(*severity));
-    all.into_iter().map(|(s, text)| (mark(s.into()).1, format!("{}:", s.name()), text)).collect()
+    let causes = all.into_iter().map(|(s, text)| (mark(s.into()).1, format!("{}:", s.name()), text));
+    causes.chain(notes).collect()
 }
 
 /// Returns the severity of a cause, and its text with the evidence.

@@ -45,8 +45,11 @@ fn the_senders_own_queue_is_always_named() {
 #[test]
 fn a_rate_that_was_not_reached_restricts_the_headline() {
     let at = |headline: &str, transport| {
-        at_rate(headline, RateReached { sent: 62_000.0, asked: 893_000.0, transport })
+        at_rate(headline, RateReached { sent: 62_000.0, asked: 893_000.0, transport, marked: false })
     };
+    let reached = RateReached { sent: 50.0, asked: 200.0, transport: Transport::Udp, marked: true };
+    let marked = at_rate("Good: nothing is wrong.", reached);
+    assert!(marked.contains("(CE)") && !marked.contains("host"), "{marked}");
     assert_eq!(
         at("Good: nothing is wrong.", Transport::Udp),
         "Good at 62000 packets per second, not measured at the requested 893000, which the sending host did not \
