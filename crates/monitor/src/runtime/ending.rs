@@ -43,7 +43,7 @@ impl EndingThread {
     pub fn end(self) {
         match self.ended.recv_timeout(LIMIT) {
             Err(RecvTimeoutError::Timeout) => {
-                warn!("the thread {} did not end in time and was abandoned", self.name)
+                warn!("the thread {} did not end in time and was abandoned", self.name);
             }
             _ if self.thread.join().is_err() => {
                 error!("the thread {} failed (a bug in jitlat)", self.name);
