@@ -422,7 +422,7 @@ fn headline(judged: &[&TcpDirection<'_>], all: usize, point: &TcpPoint) -> Strin
             let losses = losses.map_or(String::new(), |losses| format!("; {losses}"));
             return format!("No verdict: no round trip was captured, so the delay is unknown{losses}.");
         }
-        // The causes contain small delays, so the headline must not claim that nothing did.
+        // There are small delays among the causes, so the headline must not claim that nothing delayed the data.
         if causes().any(|c| matches!(c.id, CauseId::Queue | CauseId::ReceiverStall)) {
             let small = small_delays(judged);
             let losses = losses.map_or(String::new(), |losses| format!("; {losses}"));
