@@ -82,7 +82,7 @@ pub use profiles::{PROFILES, Profile};
 pub use sentences::causes::evidence;
 pub use sentences::findings::{drawn_without_clock_step, with_clock_step, without_clock_step};
 pub use sentences::numbers::{buffer_size, rate, time};
-pub use sentences::profiles::{grade_note, host_note, other_traffic_of as other_traffic};
+pub use sentences::profiles::{OUTAGES, grade_note, host_note, other_traffic_of as other_traffic};
 pub use sentences::warnings::LOG_NOT_STORED;
 
 /// Compiles the example in the README.

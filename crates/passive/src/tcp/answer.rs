@@ -422,7 +422,7 @@ fn headline(judged: &[&TcpDirection<'_>], all: usize, point: &TcpPoint) -> Strin
             let losses = losses.map_or(String::new(), |losses| format!("; {losses}"));
             return format!("No verdict: no round trip was captured, so the delay is unknown{losses}.");
         }
-        // What delayed the data a little is among the causes, so the headline must not claim that nothing did.
+        // There are small delays among the causes, so the headline must not claim that nothing delayed the data.
         if causes().any(|c| matches!(c.id, CauseId::Queue | CauseId::ReceiverStall)) {
             let small = small_delays(judged);
             let losses = losses.map_or(String::new(), |losses| format!("; {losses}"));
@@ -474,7 +474,7 @@ fn small_delays(judged: &[&TcpDirection<'_>]) -> String {
     }
 }
 
-/// Describes losses that are no problem, with the longest repair. `None` without losses.
+/// Describes losses that are not a problem, with the longest repair. `None` without losses.
 fn small_losses(judged: &[&TcpDirection<'_>]) -> Option<String> {
     let is_loss = |c: &&Cause| matches!(c.id, CauseId::RandomLoss | CauseId::BurstyLoss);
     let lossy = || judged.iter().filter_map(|w| Some((w, w.causes.iter().find(is_loss)?.count)));

@@ -140,7 +140,10 @@ mod tests {
     #[test]
     fn a_delay_that_may_be_within_the_limit_is_a_range() {
         let ms = |values: [f64; 3]| delay(values.map(|ms| ms * 1e6), 20e6);
-        assert_eq!(ms([5.4, 29.0, 52.0]), "5.4 ms to 52 ms, likely 29 ms one way with the buffer, limit 20 ms");
+        assert_eq!(
+            ms([5.4, 29.0, 52.0]),
+            "5.4 ms to 52 ms, likely 29 ms one way with the buffer, limit 20 ms"
+        );
         assert_eq!(ms([21.0, 29.0, 37.0]), "29 ms one way with the buffer, limit 20 ms");
     }
 

@@ -9,7 +9,7 @@ use jitlat_core::answer::{Answer, Cause, Severity};
 use jitlat_core::spec::{Direction, Transport};
 use jitlat_core::summary::{Level, Summary};
 use jitlat_core::units::eng3;
-use jitlat_verdict::{MARK_RULES, PROFILES};
+use jitlat_verdict::{MARK_RULES, OUTAGES, PROFILES};
 
 /// Mean opinion score from which on most users are satisfied (ITU-T G.107 Annex B).
 const SATISFYING_MOS: f64 = 4.03;
@@ -187,7 +187,11 @@ pub(super) fn uses_of(answers: &[(&str, &Answer)], relation: Relation) -> Vec<Pr
         // Omit a good score: speech may sound good between interruptions, so it does not explain a bad verdict.
         if let Some(mos) = worst.mos.filter(|mos| *mos < SATISFYING_MOS || worst.severity <= Severity::Fair) {
             let most = if worst.delay_ns.is_none() { " at most" } else { "" };
-            because = format!("MOS {mos:.2}{most}, {because}");
+            because = match &*because {
+                // This rating excludes outages, the one in the table includes them.
+                OUTAGES => format!("{OUTAGES}; MOS {mos:.2}{most} between them"),
+                _ => format!("MOS {mos:.2}{most}, {because}"),
+            };
         }
         if relation == Relation::Load && (each.len() == 1 || worst.severity == Severity::Good) {
             because += ", under load";
