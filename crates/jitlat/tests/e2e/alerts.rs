@@ -190,7 +190,7 @@ fn kill_at_random(stream: u64, kills: u64) {
     wait_until("all to be judged", || archive.judged().unwrap() == Some(archive.entered().unwrap()));
     wait_until("all to be sent", || archive.waiting("file", i64::MAX, 9).unwrap().is_empty());
     end(last);
-    // There is no file if too few results came for a message.
+    // Without a message there is no file.
     let notified = fs::read_to_string(folder.join("notified")).unwrap_or_default();
     let mut messages: BTreeMap<u64, &str> = BTreeMap::new();
     for line in notified.lines() {
