@@ -9,8 +9,6 @@ use std::collections::VecDeque;
 const MAX_IN_FLIGHT: usize = 1 << 16;
 /// Maximum number of segments stored if acknowledgements are not captured, so that arrivals are unknown.
 const MAX_UNACKNOWLEDGED: usize = 1 << 12;
-/// Number of acknowledged segments stored, among which copies are found.
-const MAX_ARRIVED: usize = 32;
 
 /// A range of the stream in transit: sequence numbers from `start` to `end` (exclusive), unwrapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +53,6 @@ impl InFlight {
 #[derive(Debug, Default)]
 pub(super) struct Flight {
     list: VecDeque<InFlight>,
-    /// The ranges that were acknowledged last, oldest first. A copy made by the path may follow the acknowledgement.
-    arrived: VecDeque<InFlight>,
 }
 
 impl Flight {
@@ -81,12 +77,7 @@ impl Flight {
     /// `None`.
     pub(super) fn take_acknowledged(&mut self, ack: u64) -> Option<InFlight> {
         self.list.front().filter(|x| x.end <= ack)?;
-        let arrived = self.list.pop_front()?;
-        if self.arrived.len() == MAX_ARRIVED {
-            self.arrived.pop_front();
-        }
-        self.arrived.push_back(arrived);
-        Some(arrived)
+        self.list.pop_front()
     }
 
     /// Iterates over the ranges with bytes between these sequence numbers.
@@ -108,14 +99,13 @@ impl Flight {
     /// True if the IP identification shows that a segment is the same packet as one sent less than `soon` ago.
     pub(super) fn holds_packet(&self, at: WallTime, s: &TcpSegment, start: u64, soon: Span) -> bool {
         let i = self.list.partition_point(|x| x.start < start);
-        let is_same = |x: &InFlight| {
+        self.list.get(i).is_some_and(|x| {
             x.start == start
                 && x.ident == s.ident
                 && s.ident != 0
                 && x.timestamp == s.timestamps.map(|t| t.0)
                 && at - x.last < soon
-        };
-        self.list.get(i).is_some_and(is_same) || self.arrived.iter().rev().any(is_same)
+        })
     }
 
     /// Iterates over the ranges in the order of the stream.
