@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 /// Limit of the program's size in bytes: close to the current size, so that growth is noticed. The goal is 4 MB.
 const MAX_SIZE: u64 = 9_900_000;
 /// Limit of the number of crates in it.
-const MAX_CRATES: usize = 115;
+const MAX_CRATES: usize = 120;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
