@@ -108,7 +108,7 @@ pub const UNCHANGED: &str = "all arrive as sent";
 pub const NOT_REPORTED: &str = "unknown, because the far host does not report them";
 /// Clause about losses of too few packets.
 pub fn losses_not_resolved(fewest: u64, needed: u64) -> String {
-    format!("losses by mark are not resolved ({fewest} packets per mark, {needed} are needed)")
+    format!("losses by mark are not resolved (fewest packets of a mark: {fewest}, needed: {needed})")
 }
 /// Clause about losses that do not depend on the mark.
 pub const LOSSES_ALIKE: &str = "no loss that depends on the mark was found";
@@ -119,7 +119,7 @@ pub fn losses_differ(name: &str, own: [u64; 2], others: [u64; 2]) -> String {
 }
 /// Clause about too few blocks.
 pub fn delays_not_resolved(blocks: u64, needed: u64) -> String {
-    format!("delays by mark are not resolved ({blocks} whole blocks of four, {needed} are needed)")
+    format!("delays by mark are not resolved (whole blocks of four: {blocks}, needed: {needed})")
 }
 /// Clause about a test in which no packet waited.
 pub const NO_QUEUE: &str = "no queue seen: a dual queue is not testable (repeat under load, as with --load)";
