@@ -47,7 +47,7 @@ enum Body {
 }
 
 const METHODS: [&str; 6] = ["GET", "POST", "PUT", "HEAD", "DELETE", "OPTIONS"];
-const PATHS: [&str; 15] = [
+const PATHS: [&str; 16] = [
     "/",
     "/path/1/2",
     "/test/1",
@@ -61,7 +61,7 @@ const PATHS: [&str; 15] = [
     "/metrics",
     "/push/v1/offers",
     "/push/v1/sent",
-    "/push/v1/told",
+    "/push/v1/report-sent",
     "/push/v1/tests",
     "/push/v1/tests/1",
 ];
@@ -160,7 +160,7 @@ impl Shelf for Reader {
         Ok(vec![false; messages.len()])
     }
 
-    fn told(&self, _: &str, _: &[SharedMessage]) -> Result<(), NotNow> {
+    fn record_sent(&self, _: &str, _: &[SharedMessage]) -> Result<(), NotNow> {
         Ok(())
     }
 

@@ -267,7 +267,7 @@ ALTER TABLE streams ADD COLUMN model BLOB;
     // Tests, tags and figures are stored in the order in which tests were entered. In the order of their identifiers, which are
     // random, pages would be partly empty, and each new test would change many of them. `number_figures` converts the figures.
     // Roll-ups are in a table with row numbers, because a table without them would store most of a long value on a page of its
-    // own. `told_elsewhere` has the messages that other judges have sent.
+    // own. `sent_elsewhere` has the messages that other judges have sent.
     "
 CREATE TABLE numbered_tests(
     number INTEGER PRIMARY KEY,
@@ -324,14 +324,14 @@ INSERT INTO filled_rollups SELECT stream, unit, start_ns, tests, pool, pooled FR
 DROP TABLE rollups;
 ALTER TABLE filled_rollups RENAME TO rollups;
 CREATE INDEX rollups_open ON rollups(stream, unit, start_ns) WHERE pooled = 0;
-CREATE TABLE told_elsewhere(
+CREATE TABLE sent_elsewhere(
     alert TEXT NOT NULL,
     resolved INTEGER NOT NULL,
     test TEXT NOT NULL,
     src TEXT NOT NULL,
     dst TEXT NOT NULL,
     since_ns INTEGER NOT NULL,
-    told_ns INTEGER NOT NULL,
+    sent_ns INTEGER NOT NULL,
     PRIMARY KEY(alert, resolved, test, src, dst)
 ) WITHOUT ROWID;
 ",

@@ -62,6 +62,7 @@ mod reports;
 mod rollup;
 mod routes;
 mod rows;
+mod shared_messages;
 mod shares;
 pub mod show;
 mod silences;
@@ -69,7 +70,6 @@ mod slots;
 mod sums;
 mod text;
 mod tidy;
-mod told;
 mod totals;
 
 pub use add::AddOutcome;
@@ -99,11 +99,11 @@ pub use reports::ReportedSlot;
 pub use rollup::{PeriodValue, PoolPeriod, PooledStream, utc};
 pub use routes::{ExaminedRoute, Route};
 pub use rows::StoredPackets;
+pub use shared_messages::{MAX_SHARED_PATHS, SharedMessage};
 pub use show::GroupKey;
 pub use silences::Silence;
 pub use slots::SlotFilter;
 pub use tidy::{Compacted, Pruned, Retention};
-pub use told::{MAX_SHARED_PATHS, SharedMessage};
 pub use totals::{ArchiveTotals, NO_LOSS, StreamTotal, share_bucket};
 
 /// Compiles the example of the README.

@@ -610,7 +610,7 @@ impl Shelf for ArchiveShelf {
         run().map_err(|e| self.shared.fails(&e))
     }
 
-    fn told(&self, host: &str, messages: &[SharedMessage]) -> Result<(), NotNow> {
+    fn record_sent(&self, host: &str, messages: &[SharedMessage]) -> Result<(), NotNow> {
         // A host that does not judge by a rule must not be able to suppress its messages.
         let judges = |message: &&SharedMessage| {
             self.shared
@@ -619,8 +619,9 @@ impl Shelf for ArchiveShelf {
                 .get(&message.alert)
                 .is_some_and(|judges| judges.iter().any(|at| at == host))
         };
-        let told: Vec<SharedMessage> = messages.iter().filter(judges).cloned().collect();
-        let record = || Archive::open_to_write(&self.shared.root)?.record_told(&told, clock::wall().0);
+        let reported: Vec<SharedMessage> = messages.iter().filter(judges).cloned().collect();
+        let record =
+            || Archive::open_to_write(&self.shared.root)?.record_sent_elsewhere(&reported, clock::wall().0);
         record().map_err(|e| self.shared.fails(&e))
     }
 

@@ -166,12 +166,12 @@ impl JudgePeer for CollectingJudge {
         Some(answer)
     }
 
-    fn tell(&self, messages: &[SharedMessage]) {
+    fn report_sent(&self, messages: &[SharedMessage]) {
         let open = self.open().take();
-        let is_told = open.is_some_and(|mut client| client.told(messages).is_ok());
-        if !is_told && let Some(mut client) = self.connect() {
+        let is_reported = open.is_some_and(|mut client| client.report_sent(messages).is_ok());
+        if !is_reported && let Some(mut client) = self.connect() {
             // If the other judge cannot be reached now, it asks this host before it sends the same messages.
-            let _ = client.told(messages);
+            let _ = client.report_sent(messages);
         }
     }
 }
@@ -316,7 +316,7 @@ impl Pusher {
     /// Pushes the waiting tests if an attempt is due. Returns the time of the next step; `None` if no step is needed
     /// before the archive changes. A change of the archive always requires a step.
     fn step(&mut self) -> Result<Option<SteadyTime>, ArchiveError> {
-        let news_due = self.tell();
+        let news_due = self.push_news();
         let archive = Archive::open_to_write(&self.root)?;
         let now = clock::steady();
         self.spool.bound(&self.target, &archive, now)?;
@@ -366,7 +366,7 @@ impl Pusher {
 
     /// Sends the collector the news that it does not have, before anything that needs this host's archive. Returns the
     /// time of the next attempt if the collector cannot be reached. A failure is logged like one to push tests.
-    fn tell(&mut self) -> Option<SteadyTime> {
+    fn push_news(&mut self) -> Option<SteadyTime> {
         let now = clock::steady();
         if self.news.after(self.last_sent, 1).number == self.last_sent {
             return None;

@@ -259,9 +259,10 @@ impl PushClient {
     ///
     /// # Errors
     /// [`PushFailure`].
-    pub fn told(&mut self, messages: &[SharedMessage]) -> Result<(), PushFailure> {
+    pub fn report_sent(&mut self, messages: &[SharedMessage]) -> Result<(), PushFailure> {
         let text = serde_json::to_vec(messages).map_err(|e| failed(&e))?;
-        let answer = self.ask(Method::POST, "/push/v1/told", PushBody::Whole(Some(text.into())), None)?;
+        let answer =
+            self.ask(Method::POST, "/push/v1/report-sent", PushBody::Whole(Some(text.into())), None)?;
         read(&answer)
     }
 

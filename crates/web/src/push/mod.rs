@@ -42,7 +42,7 @@ pub trait Shelf: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// [`NotNow`].
-    fn told(&self, host: &str, messages: &[SharedMessage]) -> Result<(), NotNow>;
+    fn record_sent(&self, host: &str, messages: &[SharedMessage]) -> Result<(), NotNow>;
 
     /// Stores the tests that `host` sends in a body, or `only` the one with this name; a body that begins with another
     /// test is refused. Every test that was read has an answer.

@@ -157,7 +157,7 @@ pub fn router(push: &Arc<PushState>) -> Router {
     Router::new()
         .route("/push/v1/offers", post(offers))
         .route("/push/v1/sent", post(sent))
-        .route("/push/v1/told", post(told))
+        .route("/push/v1/report-sent", post(report_sent))
         .route("/push/v1/tests", post(tests))
         .route("/push/v1/tests/{hash}", put(test))
         .layer(from_fn_with_state(push.clone(), guard))
@@ -248,13 +248,13 @@ async fn sent(
 }
 
 /// Records which messages another judge has sent.
-async fn told(
+async fn report_sent(
     State(push): State<Arc<PushState>>,
     Extension(PushingHost(host)): Extension<PushingHost>,
     from: Body,
 ) -> Response {
     let read = |text: &[u8]| serde_json::from_slice::<Vec<SharedMessage>>(text);
-    answered(from, "list", read, move |messages| push.shelf.told(&host, &messages)).await
+    answered(from, "list", read, move |messages| push.shelf.record_sent(&host, &messages)).await
 }
 
 /// Reads a body that is a small document, called `what` in errors, and answers with the result of `work` on it.

@@ -32,7 +32,7 @@ pub trait JudgePeer: Send + Sync {
 
     /// Reports which messages were sent from here, so that the other judge does not send them if this host fails. Does nothing if the
     /// other judge cannot be reached.
-    fn tell(&self, messages: &[SharedMessage]);
+    fn report_sent(&self, messages: &[SharedMessage]);
 }
 
 /// Another judge, for several threads.
@@ -108,8 +108,8 @@ impl ChannelSender {
             if due.is_empty() {
                 continue;
             }
-            let mut to_tell = self.shared(archive, &due)?;
-            for (message, shared) in due.iter().zip(&mut to_tell) {
+            let mut to_report = self.shared(archive, &due)?;
+            for (message, shared) in due.iter().zip(&mut to_report) {
                 // A message that still waits for another channel does not count as sent, and is not reported.
                 if !archive.is_last_channel(message)? {
                     shared.paths.clear();
@@ -118,10 +118,10 @@ impl ChannelSender {
             let (due, failure) = self.deliver(due);
             // The other judges are informed before the archive is updated, because this host may be killed at any time. Messages are sent
             // in order, so that those that were sent come first in the list.
-            to_tell.truncate(due.taken.len());
-            to_tell.retain(|message| !message.paths.is_empty());
-            for peer in self.peers.iter().filter(|_| !to_tell.is_empty()) {
-                peer.tell(&to_tell);
+            to_report.truncate(due.taken.len());
+            to_report.retain(|message| !message.paths.is_empty());
+            for peer in self.peers.iter().filter(|_| !to_report.is_empty()) {
+                peer.report_sent(&to_report);
             }
             archive.sent(&due.taken)?;
             let Some(why) = failure else {
@@ -161,10 +161,13 @@ impl ChannelSender {
             *left = rest.into_iter().map(|(message, _)| message).collect();
             archive.sent(&gone.iter().map(|(message, _)| message.id).collect::<Vec<_>>())
         };
-        let told = self.shared(archive, &left)?;
-        if !told.is_empty() {
-            let told = told.iter().map(|message| archive.was_told(message)).collect::<Result<Vec<_>, _>>()?;
-            remove(&mut left, told)?;
+        let sent = self.shared(archive, &left)?;
+        if !sent.is_empty() {
+            let sent = sent
+                .iter()
+                .map(|message| archive.was_sent_elsewhere(message))
+                .collect::<Result<Vec<_>, _>>()?;
+            remove(&mut left, sent)?;
         }
         for peer in &self.peers {
             if left.is_empty() {
@@ -422,9 +425,9 @@ mod tests {
             })
         }
 
-        fn tell(&self, messages: &[SharedMessage]) {
+        fn report_sent(&self, messages: &[SharedMessage]) {
             if self.alive.lock().unwrap()[self.k] {
-                Archive::make(&self.root).unwrap().record_told(messages, 0).unwrap();
+                Archive::make(&self.root).unwrap().record_sent_elsewhere(messages, 0).unwrap();
             }
         }
     }

@@ -652,14 +652,14 @@ fn only_a_judge_of_a_rule_reports_its_messages_as_sent() {
         paths: vec![["voice", "oslo", "rome"].map(str::to_owned)],
     };
     let all = [message.clone()];
-    collector.connect("madrid").told(&all).unwrap();
+    collector.connect("madrid").report_sent(&all).unwrap();
     assert_eq!(collector.connect("berlin").sent(&all).unwrap(), [false]);
     collector
         .connect("berlin")
-        .told(&[SharedMessage { alert: "other".to_owned(), ..message.clone() }])
+        .report_sent(&[SharedMessage { alert: "other".to_owned(), ..message.clone() }])
         .unwrap();
     assert_eq!(collector.connect("berlin").sent(&all).unwrap(), [false]);
-    collector.connect("berlin").told(&all).unwrap();
+    collector.connect("berlin").report_sent(&all).unwrap();
     assert_eq!(collector.connect("berlin").sent(&all).unwrap(), [true]);
-    assert!(collector.archive().was_told(&message).unwrap());
+    assert!(collector.archive().was_sent_elsewhere(&message).unwrap());
 }

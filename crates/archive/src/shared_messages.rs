@@ -26,7 +26,7 @@ pub const MAX_SHARED_PATHS: usize = 16;
 const SHARED_SPREAD_NS: i64 = 60_000_000_000;
 
 /// Time for which a message of another judge is remembered, in ns: a day.
-const TOLD_NS: i64 = 86_400_000_000_000;
+const SENT_ELSEWHERE_NS: i64 = 86_400_000_000_000;
 
 impl Archive {
     /// Returns a message in the form that another judge recognises.
@@ -62,7 +62,7 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`].
     pub fn knows_sent(&self, message: &SharedMessage) -> Result<bool, ArchiveError> {
-        Ok(self.has_sent(message)? || self.was_told(message)?)
+        Ok(self.has_sent(message)? || self.was_sent_elsewhere(message)?)
     }
 
     /// True if this archive has the alert of another judge's message, and has sent that message to all channels.
@@ -90,10 +90,10 @@ impl Archive {
     ///
     /// # Errors
     /// [`ArchiveError`]; nothing is then recorded.
-    pub fn record_told(&self, messages: &[SharedMessage], now_ns: i64) -> Result<(), ArchiveError> {
+    pub fn record_sent_elsewhere(&self, messages: &[SharedMessage], now_ns: i64) -> Result<(), ArchiveError> {
         self.transaction(|all| {
-            all.execute("DELETE FROM told_elsewhere WHERE told_ns < ?", [now_ns.saturating_sub(TOLD_NS)])?;
-            let insert = "INSERT OR REPLACE INTO told_elsewhere(alert, resolved, test, src, dst, since_ns, told_ns) \
+            all.execute("DELETE FROM sent_elsewhere WHERE sent_ns < ?", [now_ns.saturating_sub(SENT_ELSEWHERE_NS)])?;
+            let insert = "INSERT OR REPLACE INTO sent_elsewhere(alert, resolved, test, src, dst, since_ns, sent_ns) \
                           VALUES (?, ?, ?, ?, ?, ?, ?)";
             let mut insert = all.prepare_cached(insert)?;
             for SharedMessage { alert, since_ns, resolved, paths } in messages {
@@ -105,12 +105,12 @@ impl Archive {
         })
     }
 
-    /// True if another judge has reported that it sent the message: see [`Archive::record_told`].
+    /// True if another judge has reported that it sent the message: see [`Archive::record_sent_elsewhere`].
     ///
     /// # Errors
     /// [`ArchiveError`].
-    pub fn was_told(&self, message: &SharedMessage) -> Result<bool, ArchiveError> {
-        let query = "SELECT 1 FROM told_elsewhere WHERE (alert, resolved, test, src, dst) = (?, ?, ?, ?, ?) \
+    pub fn was_sent_elsewhere(&self, message: &SharedMessage) -> Result<bool, ArchiveError> {
+        let query = "SELECT 1 FROM sent_elsewhere WHERE (alert, resolved, test, src, dst) = (?, ?, ?, ?, ?) \
                      AND abs(since_ns - ?) <= ?";
         let run = || {
             let mut found = self.db.prepare_cached(query)?;
