@@ -146,7 +146,7 @@ fn a_host_pushes_beside_others_that_guess_its_token() {
                 }
                 // It must wait: the token was not looked at.
                 Ok(Err(PushFailure::Refused(why, _))) => {
-                    assert!(why.contains("wrong tokens came from this address"), "{why}");
+                    assert!(why.contains("wrong tokens or certificates came from this address"), "{why}");
                 }
                 Ok(Ok(known)) => panic!("without a token: {known:?}"),
                 Ok(Err(_)) | Err(_) => {}
