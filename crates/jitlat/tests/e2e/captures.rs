@@ -310,8 +310,7 @@ fn tcp_segments_that_leave_have_round_trips_and_losses() {
     };
     let (losses, delays, sent) = (ask("loss"), ask("latency-median"), ask("sent"));
     assert_eq!(losses[0], 0.0, "{losses:?}");
-    // TCP may send almost everything again into the full queue: how much is lost depends on its timeouts.
-    assert!(losses.iter().any(|loss| (0.01..1.0).contains(loss)), "{losses:?}");
+    assert!(losses.iter().any(|loss| (0.01..0.6).contains(loss)), "{losses:?}");
     // 20 writes per second; each is one segment if the adapter cuts it, and 14 if the host does.
     assert!(sent[..2].iter().any(|n| *n > 50.0), "{sent:?}");
     assert!(delays[0] > 0.0 && delays[0] < 5e6 && delays.iter().any(|ns| *ns > 1e7), "{delays:?}");
