@@ -24,6 +24,7 @@ mod read;
 mod row;
 mod two_way;
 mod unrecorded;
+mod values;
 mod write;
 
 pub use canonical::CanonicalLog;

@@ -7,21 +7,20 @@
 use super::compat::{LogVersion, RowLayout};
 use super::date::parse_date;
 use super::escape::{escape, unescape};
+use super::values::{
+    MOMENTS_PER_LINE, RUNS_PER_LINE, SHIFTS_PER_LINE, adapter_clock, adapter_clock_text, are_ascending,
+    direction, ending, ending_text, load, parse, probe, probe_text, quantity, runs, runs_text, schedule,
+    schedule_text, shifts, shifts_text, size_limit, size_limit_text, span, sync, sync_text, tcp_moments,
+    tcp_text, unless,
+};
 use super::{interface, two_way};
-use core::str::FromStr;
-use jitlat_core::clock::{AdapterClock, AdapterTimescale, SyncState};
 use jitlat_core::ecn::NotAMarking;
-use jitlat_core::gaps::Gaps;
-use jitlat_core::load::TestLoad;
-use jitlat_core::metrics::seqset::SeqRun;
 use jitlat_core::noise::NoNoise;
-use jitlat_core::session::{Ending, HostFacts, SizeLimit};
+use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::spec::{HEADER_LEN, MAX_PACKETS, MAX_PAYLOAD};
 use jitlat_core::summary::ClockEstimate;
-use jitlat_core::tcp::TcpMoment;
-use jitlat_core::twoway::ScheduleShift;
 use jitlat_core::{
-    ClockProbe, Direction, Dscp, EcnMarking, Schedule, Session, Span, TestSpec, Transport, WallTime, units,
+    Direction, Dscp, EcnMarking, Schedule, Session, Span, TestSpec, Transport, WallTime, units,
 };
 
 /// Keys of lines 2 to 11, in the order of the lines.
@@ -332,18 +331,6 @@ fn split(line: &str) -> Option<(&str, &str)> {
     Some(line.split_once([' ', '\t']).unwrap_or((line, "")))
 }
 
-fn parse<T: FromStr>(what: &str, value: &str) -> Result<T, String> {
-    value.trim().parse().map_err(|_| format!("'{}' is not {what}", value.trim()))
-}
-
-fn span(value: &str) -> Result<Span, String> {
-    parse("a number of nanoseconds", value).map(Span)
-}
-
-fn unless<T>(forget: bool, read: impl FnOnce() -> Result<T, String>) -> Result<Option<T>, String> {
-    if forget { Ok(None) } else { read().map(Some) }
-}
-
 fn host_fact(host: &mut HostFacts, key: &str, value: &str, forget: bool) -> Result<(), String> {
     match key {
         "name" => host.name = unless(forget, || Ok(unescape(value)))?,
@@ -365,155 +352,6 @@ fn host_fact(host: &mut HostFacts, key: &str, value: &str, forget: bool) -> Resu
     Ok(())
 }
 
-fn direction(value: &str) -> Result<Direction, String> {
-    match value.trim() {
-        "up" => Ok(Direction::Up),
-        "down" => Ok(Direction::Down),
-        other => Err(format!("direction '{other}' is neither up nor down")),
-    }
-}
-
-fn schedule(value: &str) -> Result<Schedule, String> {
-    let unknown = || {
-        format!(
-            "'{}' is not a schedule: periodic, poisson SEED, burst SIZE, or a distribution of gaps",
-            value.trim()
-        )
-    };
-    let mut fields = value.split_ascii_whitespace();
-    if let Some(random) = random(value) {
-        return Ok(random);
-    }
-    match (fields.next(), fields.next()) {
-        (Some("periodic"), None) => Ok(Schedule::Periodic),
-        (Some("poisson"), Some(seed)) => {
-            seed.parse().map(|seed| Schedule::Poisson { seed }).map_err(|_| unknown())
-        }
-        (Some("burst"), Some(size)) => match size.parse() {
-            Ok(size) if size > 0 => Ok(Schedule::Burst { size }),
-            _ => Err(unknown()),
-        },
-        _ => Err(unknown()),
-    }
-}
-
-/// Parses `uniform LEAST MOST BATCH SEED`, `exponential LEAST MEAN BATCH SEED` or `normal MEAN DEVIATION BATCH SEED`;
-/// `None` for any other text.
-fn random(value: &str) -> Option<Schedule> {
-    let fields: Vec<&str> = value.split_ascii_whitespace().collect();
-    let &[law, first, second, batch, seed] = fields.as_slice() else { return None };
-    let [first, second] = [Span(first.parse().ok()?), Span(second.parse().ok()?)];
-    let gaps = match law {
-        "uniform" => Gaps::Uniform { least: first, most: second },
-        "exponential" => Gaps::Exponential { least: first, mean: second },
-        "normal" => Gaps::Normal { mean: first, deviation: second },
-        _ => return None,
-    };
-    let batch = batch.parse().ok().filter(|b| *b > 0)?;
-    gaps.is_possible().then_some(Schedule::Random { gaps, batch, seed: seed.parse().ok()? })
-}
-
-fn random_text(gaps: Gaps, batch: u32, seed: u64) -> String {
-    let (law, first, second) = match gaps {
-        Gaps::Uniform { least, most } => ("uniform", least, most),
-        Gaps::Exponential { least, mean } => ("exponential", least, mean),
-        Gaps::Normal { mean, deviation } => ("normal", mean, deviation),
-    };
-    format!("{law} {} {} {batch} {seed}", first.0, second.0)
-}
-
-fn probe(value: &str) -> Result<ClockProbe, String> {
-    let times: Option<Vec<i64>> = value.split_ascii_whitespace().map(|t| t.parse().ok()).collect();
-    match times.as_deref() {
-        Some(&[sent, arrived, answered, returned]) => Ok(ClockProbe {
-            sent: WallTime(sent),
-            arrived: WallTime(arrived),
-            answered: WallTime(answered),
-            returned: WallTime(returned),
-        }),
-        _ => Err(format!("probe '{}' does not have four timestamps in nanoseconds", value.trim())),
-    }
-}
-
-/// Returns the value of the key `name` among the pairs in `value`.
-fn pair<'a>(value: &'a str, name: &str) -> Result<&'a str, String> {
-    let found = value.split_ascii_whitespace().find_map(|w| w.strip_prefix(name)?.strip_prefix('='));
-    found.ok_or_else(|| format!("'{}' lacks {name}=", value.trim()))
-}
-
-fn adapter_clock(value: &str) -> Result<AdapterClock, String> {
-    let all = [AdapterTimescale::Utc, AdapterTimescale::Tai, AdapterTimescale::Other];
-    let name = pair(value, "timescale")?;
-    let timescale = all.into_iter().find(|scale| scale.name() == name);
-    Ok(AdapterClock {
-        device: parse("the number of a clock", pair(value, "device")?)?,
-        timescale: timescale.ok_or_else(|| format!("timescale={name} is neither utc, tai nor other"))?,
-        offset: span(pair(value, "offset")?)?,
-        bound: span(pair(value, "bound")?)?,
-    })
-}
-
-fn sync(value: &str) -> Result<SyncState, String> {
-    let field = |name: &str| pair(value, name);
-    Ok(SyncState {
-        synchronised: match field("synchronised")? {
-            "yes" => true,
-            "no" => false,
-            other => return Err(format!("synchronised={other} is neither yes nor no")),
-        },
-        offset: span(field("offset")?)?,
-        estimated_error: span(field("estimated_error")?)?,
-        maximum_error: span(field("maximum_error")?)?,
-        frequency_ppb: parse("parts per billion", field("frequency_ppb")?)?,
-    })
-}
-
-fn ending(value: &str) -> Result<Ending, String> {
-    ENDINGS
-        .iter()
-        .find(|(_, name)| *name == value.trim())
-        .map(|(ending, _)| *ending)
-        .ok_or_else(|| format!("unknown ending '{}'", value.trim()))
-}
-
-const ENDINGS: [(Ending, &str); 6] = [
-    (Ending::Complete, "complete"),
-    (Ending::Interrupted, "interrupted"),
-    (Ending::PeerLost, "peer_lost"),
-    (Ending::ServerStopped, "server_stopped"),
-    (Ending::StorageFailed, "storage_failed"),
-    (Ending::Unknown, "unknown"),
-];
-
-/// Parses a time with its unit, exact to the nanosecond: `31.340420000 s`, `-80.000 us`, `0.000 s`. `None` for any
-/// other text.
-fn quantity(text: &str) -> Option<Span> {
-    let text = text.trim();
-    let at = text.find(|c: char| !(c.is_ascii_digit() || "+-.".contains(c)))?;
-    let (number, unit) = text.split_at(at);
-    let exponent = match unit.trim() {
-        "s" | "sec" | "seconds" => 9,
-        "ms" | "msec" => 6,
-        "us" | "µs" | "μs" | "usec" => 3,
-        "ns" | "nsec" => 0,
-        _ => return None,
-    };
-    let (negative, digits) = match number.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, number.strip_prefix('+').unwrap_or(number)),
-    };
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    if whole.len() + fraction.len() == 0
-        || !(whole.bytes().chain(fraction.bytes())).all(|b| b.is_ascii_digit())
-    {
-        return None;
-    }
-    // Digits below a nanosecond are ignored.
-    let digits = fraction.get(..exponent).unwrap_or(fraction);
-    let scaled: i64 = format!("{whole}{digits:0<exponent$}").parse().ok()?;
-    Some(Span(if negative { -scaled } else { scaled }))
-}
-
 /// A key and its values: none, one, or several if the fact is a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fact {
@@ -530,13 +368,6 @@ pub(super) fn facts(session: &Session, layout: RowLayout) -> Vec<Fact> {
         Direction::Up => "up",
         Direction::Down => "down",
     });
-    let schedule = match spec.schedule() {
-        Schedule::Periodic => "periodic".to_owned(),
-        Schedule::Poisson { seed } => format!("poisson {seed}"),
-        Schedule::Burst { size } => format!("burst {size}"),
-        Schedule::Random { gaps, batch, seed } => random_text(gaps, batch, seed),
-    };
-    let probe = |p: &ClockProbe| format!("{} {} {} {}", p.sent.0, p.arrived.0, p.answered.0, p.returned.0);
     let tag = |(k, v): &(String, String)| {
         let key = escape(k).replace('=', "\\e");
         format!("{key}={}", v.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "\\r"))
@@ -555,14 +386,14 @@ pub(super) fn facts(session: &Session, layout: RowLayout) -> Vec<Fact> {
         ("format", vec!["3".to_owned()]),
         ("direction", direction.map(str::to_owned).into_iter().collect()),
         ("dialect", session.classic.then(|| CLASSIC_DIALECT.to_owned()).into_iter().collect()),
-        ("schedule", vec![schedule]),
+        ("schedule", vec![schedule_text(spec.schedule())]),
         ("ecn", spec.marking.is_on().then(|| spec.marking.to_string()).into_iter().collect()),
         ("created", session.created.iter().map(|t| t.0.to_string()).collect()),
         ("session", text(&session.id)),
         ("control_port", session.control_port.iter().map(u16::to_string).collect()),
         ("name", text(&session.name)),
         ("tag", session.tags.iter().map(tag).collect()),
-        ("probe", session.probes.iter().map(probe).collect()),
+        ("probe", session.probes.iter().map(probe_text).collect()),
         ("clock_offset_median", session.classic_offset.iter().map(|s| s.0.to_string()).collect()),
         ("control_rtt_min", session.classic_rtt.iter().map(|s| s.0.to_string()).collect()),
     ]
@@ -591,7 +422,6 @@ pub(super) fn facts(session: &Session, layout: RowLayout) -> Vec<Fact> {
         _ => ClockEstimate::new(session, None),
     };
     let interval = clock.interval_ns.map(|[lo, hi]| format!("{lo} {hi}"));
-    let ending = ENDINGS.iter().find(|(e, _)| *e == session.ending && *e != Ending::Unknown);
     all.extend([
         ("clock_offset".to_owned(), clock.offset_ns.iter().map(i64::to_string).collect()),
         ("clock_interval".to_owned(), interval.into_iter().collect()),
@@ -614,27 +444,11 @@ pub(super) fn facts(session: &Session, layout: RowLayout) -> Vec<Fact> {
         ("stamps_lost".to_owned(), session.stamps_lost.iter().map(u64::to_string).collect()),
         ("read_pause".to_owned(), session.read_pause.iter().map(|pause| pause.0.to_string()).collect()),
         ("receiver_drops".to_owned(), session.receiver_drops.iter().map(u64::to_string).collect()),
-        ("ending".to_owned(), ending.map(|(_, name)| (*name).to_owned()).into_iter().collect()),
+        ("ending".to_owned(), ending_text(session.ending).map(str::to_owned).into_iter().collect()),
         ("reason".to_owned(), text(&session.reason)),
         ("columns".to_owned(), vec![layout.columns().to_owned()]),
     ]);
     all.into_iter().map(|(key, values)| Fact { key, values }).collect()
-}
-
-fn adapter_clock_text(clock: &AdapterClock) -> String {
-    let AdapterClock { device, timescale, offset, bound } = clock;
-    format!("device={device} timescale={} offset={} bound={}", timescale.name(), offset.0, bound.0)
-}
-
-fn sync_text(s: &SyncState) -> String {
-    let SyncState { synchronised, offset, estimated_error, maximum_error, frequency_ppb } = s;
-    format!(
-        "synchronised={} offset={} estimated_error={} maximum_error={} frequency_ppb={frequency_ppb}",
-        if *synchronised { "yes" } else { "no" },
-        offset.0,
-        estimated_error.0,
-        maximum_error.0
-    )
 }
 
 /// Returns the lines before the first row, with the facts known so far. `stream` is the first and the last time of the
@@ -699,147 +513,15 @@ pub(super) fn trailer_text(rows: u64, before: &[Fact], now: &[Fact]) -> String {
     out
 }
 
-/// Parses the JSON of a load.
-fn load(text: &str) -> Result<TestLoad, String> {
-    let load: TestLoad = serde_json::from_str(text).map_err(|e| format!("'{text}' is not a load: {e}"))?;
-    match load.throughput.iter().any(|throughput| throughput.interval.0 <= 0) {
-        true => Err("the throughput of the load has no interval".to_owned()),
-        false => Ok(load),
-    }
-}
-
-fn size_limit_text(limit: &SizeLimit) -> String {
-    let SizeLimit { packet, passes, fails, payload } = limit;
-    format!("packet={packet} passes={passes} fails={fails} payload={payload}")
-}
-
-fn size_limit(text: &str) -> Result<SizeLimit, String> {
-    let field = |name: &str| {
-        let found = text.split_ascii_whitespace().find_map(|w| w.strip_prefix(name)?.strip_prefix('='));
-        found.and_then(|n| n.parse().ok()).ok_or_else(|| format!("'{}' lacks {name}=", text.trim()))
-    };
-    Ok(SizeLimit {
-        packet: field("packet")?,
-        passes: field("passes")?,
-        fails: field("fails")?,
-        payload: field("payload")?,
-    })
-}
-
-const MOMENTS_PER_LINE: usize = 8;
-
-/// Formats moments as numbers separated by commas, in the order of the fields.
-fn tcp_text(moments: &[TcpMoment]) -> String {
-    let one = |m: &TcpMoment| {
-        let TcpMoment { at, window, slow_start, unacknowledged, unsent, round_trip_us, .. } = *m;
-        let TcpMoment { retransmissions, busy_us, receive_window_us, send_buffer_us, .. } = *m;
-        format!(
-            "{},{window},{},{unacknowledged},{unsent},{round_trip_us},{retransmissions},{busy_us},{receive_window_us},\
-             {send_buffer_us}",
-            at.0,
-            u8::from(slow_start)
-        )
-    };
-    moments.iter().map(one).collect::<Vec<_>>().join(" ")
-}
-
-fn tcp_moments(text: &str) -> Result<Vec<TcpMoment>, String> {
-    let one = |text: &str| {
-        let numbers: Option<Vec<i64>> = text.split(',').map(|n| n.parse().ok()).collect();
-        let &[at, window, slow_start, unacknowledged, unsent, rtt, retransmissions, busy, receive, send, ..] =
-            numbers?.as_slice()
-        else {
-            return None;
-        };
-        let small = |n: i64| u32::try_from(n).ok();
-        let large = |n: i64| u64::try_from(n).ok();
-        Some(TcpMoment {
-            at: Span(at),
-            window: small(window)?,
-            slow_start: slow_start != 0,
-            unacknowledged: small(unacknowledged)?,
-            unsent: small(unsent)?,
-            round_trip_us: small(rtt)?,
-            retransmissions: small(retransmissions)?,
-            busy_us: large(busy)?,
-            receive_window_us: large(receive)?,
-            send_buffer_us: large(send)?,
-        })
-    };
-    let read = |text| one(text).ok_or_else(|| format!("'{text}' is not the state of a TCP connection"));
-    text.split_ascii_whitespace().map(read).collect()
-}
-
-const RUNS_PER_LINE: usize = 16;
-
-/// Formats runs of sequence numbers as the first and the last number of each: `100-224 300-300`.
-fn runs_text(runs: &[SeqRun]) -> String {
-    let runs: Vec<String> =
-        runs.iter().map(|run| format!("{}-{}", run.start, run.start + run.len.max(1) - 1)).collect();
-    runs.join(" ")
-}
-
-fn runs(text: &str) -> Result<Vec<SeqRun>, String> {
-    let one = |text: &str| {
-        let (first, last) = text.split_once('-')?;
-        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        let len = u64::from(last.checked_sub(first)?) + 1;
-        Some(SeqRun { start: first.into(), len })
-    };
-    let read = |text| one(text).ok_or_else(|| format!("'{text}' is not a range of packets (100-224)"));
-    text.split_ascii_whitespace().map(read).collect()
-}
-
-/// True if `runs` are ascending and do not overlap.
-fn are_ascending(runs: &[SeqRun]) -> bool {
-    runs.windows(2).all(|pair| pair[0].start + pair[0].len <= pair[1].start)
-}
-
-const SHIFTS_PER_LINE: usize = 16;
-
-/// Formats shifts as `20+400000000 60+35000000`: the first sequence number to which a shift applies, and the delay, in
-/// ns, that it adds to the due times of this packet and all later ones.
-fn shifts_text(shifts: &[ScheduleShift]) -> String {
-    let shifts: Vec<String> = shifts.iter().map(|shift| format!("{}+{}", shift.seq, shift.by.0)).collect();
-    shifts.join(" ")
-}
-
-fn shifts(text: &str) -> Result<Vec<ScheduleShift>, String> {
-    let one = |text: &str| {
-        let (seq, by) = text.split_once('+')?;
-        let by = by.parse().ok().filter(|by| *by >= 0)?;
-        Some(ScheduleShift { seq: seq.parse().ok()?, by: Span(by) })
-    };
-    let read =
-        |text| one(text).ok_or_else(|| format!("'{text}' is not a shift of the schedule (20+400000000)"));
-    text.split_ascii_whitespace().map(read).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jitlat_core::ClockProbe;
     use jitlat_core::interface::{InterfaceHistory, InterfaceSample};
-    use jitlat_core::load::{LoadStream, LoadThroughput, TestPhase};
-
-    #[test]
-    fn quantities_are_exact() {
-        for (text, ns) in [
-            ("31.340420000 s", 31_340_420_000),
-            ("-80.000 us", -80_000),
-            (" 0.000 s ", 0),
-            ("3.231 s", 3_231_000_000),
-            ("267.0us", 267_000),
-            ("1.5 µs", 1_500),
-            ("+.5 ms", 500_000),
-            ("7 ns", 7),
-            ("1.99999999999 ns", 1),
-        ] {
-            assert_eq!(quantity(text), Some(Span(ns)), "{text}");
-        }
-        for text in ["", "s", "3", "3 m", "- s", ". s", "1e3 s", "1-2 s", "99999999999999999999 s", "--1 s"] {
-            assert_eq!(quantity(text), None, "{text}");
-        }
-    }
+    use jitlat_core::load::{LoadStream, LoadThroughput, TestLoad, TestPhase};
+    use jitlat_core::metrics::seqset::SeqRun;
+    use jitlat_core::session::SizeLimit;
+    use jitlat_core::tcp::TcpMoment;
 
     #[test]
     fn free_text_stays_on_its_line() {
