@@ -1,10 +1,11 @@
 //! [`add`]: judges the stretches of a stream one after another, in constant memory. [`judgement`]: judges the whole
 //! stream.
 
-use super::case::{Begin, Case, error_of_one_way, is_one_host, smallest_one_way};
+use super::case::{Begin, Case};
 use super::causes::queue::of_queue;
 use super::causes::{FoundCause, RULES, merge_of_kind};
 use super::causes::{receiver_stall, sender_stall};
+use super::clock_bounds::{error_of_one_way, is_one_host, smallest_one_way};
 use super::judge::{CaseFindings, conclude};
 use super::outcome;
 use super::profiles::Profile;

@@ -1,8 +1,12 @@
 //! [`Case`]: everything that the rules for causes examine. It is computed once from the evidence of one direction of a
 //! test.
 
+pub(super) mod explained_losses;
+mod level_steps;
+
+use super::clock_bounds::{error_of_one_way, is_one_host, smallest_one_way};
 use super::delays::{Blocks, DelayNoise, Delays};
-use super::episodes::{Episode, Episodes, Hold, least_hold};
+use super::episodes::{Episodes, Hold, least_hold};
 use super::law::{LossLaw, lets_even_rate_through};
 use super::levels::{self, LevelStep};
 use super::losses::{LossTimes, PathLosses, Scattered};
@@ -13,15 +17,18 @@ use super::slots;
 use super::steps::{self, StepReason};
 use super::tcp_limits::{self, TcpHold};
 use super::wander::wandering;
+use explained_losses::{
+    lost_at_steps, lost_to_discovery, taken_from, was_read_after, without_dropped, without_refused,
+};
 use jitlat_core::answer::{DelayShift, Severity};
 use jitlat_core::distribution::sample::Sample;
 use jitlat_core::evidence::Evidence;
 use jitlat_core::evidence::KnownPackets;
-use jitlat_core::metrics::clock::ClockEstimate;
 use jitlat_core::metrics::seqset::{SeqRun, absent, without};
 use jitlat_core::session::{SSRC, Session};
 use jitlat_core::spec::Transport;
-use std::collections::{BTreeMap, BTreeSet};
+use level_steps::{handed_over_to, is_of_a_stall, level_after, set_levels, within_queues};
+use std::collections::BTreeMap;
 
 /// Evidence of one direction of a test, and everything that the rules derive from it.
 pub struct Case<'a> {
@@ -527,91 +534,11 @@ impl<'a> Case<'a> {
 /// Maximum number of clock steps that are listed one by one.
 const MAX_SHIFTS: usize = 256;
 
-/// Returns true if sender and receiver have the same address, so that one clock stamps both ends.
-pub(super) fn is_one_host(session: &Session) -> bool {
-    session.src.zip(session.dst).is_some_and(|(src, dst)| src == dst)
-}
-
-/// Correction of one-way delays, and its largest error.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct BoundedClock {
-    /// Value to subtract from each raw delay, in ns.
-    pub correction_ns: i64,
-    /// Largest error of a corrected delay, in ns.
-    pub bound_ns: f64,
-}
-
-/// Returns the correction of the one-way delays of a stream whose smallest raw delay is `min`; `None` if the clocks do
-/// not bound them. No clock was set during the stream.
-pub(super) fn bounded_clock(min: i64, clock: &ClockEstimate) -> Option<BoundedClock> {
-    match (clock.correction_ns, clock.bound_ns) {
-        (Some(_), _) if !is_bounded(clock) => None,
-        (Some(correction), Some(bound_ns)) if clock.direction_known => {
-            Some(BoundedClock { correction_ns: correction, bound_ns })
-        }
-        // The smallest delay of either direction is between 0 and the smallest round trip.
-        (Some(_), _) => clock.min_rtt_ns.map(|rtt| BoundedClock {
-            correction_ns: min.saturating_sub(rtt / 2),
-            bound_ns: rtt as f64 / 2.0,
-        }),
-        (None, _) => clock
-            .synchronised()
-            .filter(|error| *error < MAX_CLOCK_ERROR_NS)
-            .map(|error| BoundedClock { correction_ns: 0, bound_ns: error as f64 }),
-    }
-}
-
-/// Returns the smallest one-way delay, in ns, of a stream whose smallest raw delay is `min`; `None` if the clocks do
-/// not bound it. `was_set` is true if a clock was set during the stream.
-pub(super) fn smallest_one_way(
-    min: i64,
-    clock: &ClockEstimate,
-    round_trip: bool,
-    was_set: bool,
-) -> Option<f64> {
-    match clock.correction_ns {
-        // A one-way delay is between 0 and the round trip, so the error of assuming half of it is at most as large.
-        _ if round_trip => Some(min as f64 / 2.0),
-        Some(_) if !is_bounded(clock) => None,
-        Some(correction) if clock.direction_known && !was_set => Some(min.saturating_sub(correction) as f64),
-        Some(_) => clock.min_rtt_ns.map(|rtt| rtt as f64 / 2.0),
-        None if was_set => None,
-        None => clock.synchronised().filter(|error| *error < MAX_CLOCK_ERROR_NS).map(|_| min as f64),
-    }
-}
-
-/// Returns the largest error, in ns, by which the clocks change the one-way delays of a stream; 0 for round trips and
-/// for streams within one host.
-pub(super) fn error_of_one_way(clock: &ClockEstimate, round_trip: bool, one_host: bool) -> f64 {
-    match clock.correction_ns {
-        _ if round_trip || one_host => 0.0,
-        Some(_) => clock.bound_ns.unwrap_or(0.0),
-        None => clock.synchronised().map_or(0.0, |error| error as f64),
-    }
-}
-
-/// Returns true if the clock probes bound one-way delays. Bounds up to [`MAX_PROBE_BOUND_NS`] always do. With a larger
-/// bound, each round trip took a second or more. If most probes agree, the path is that slow. If they scatter, the
-/// control connection or a host was slow, and the bound does not apply to the path.
-fn is_bounded(clock: &ClockEstimate) -> bool {
-    let agree = |bound: f64| clock.rtt_spread_ns.is_none_or(|spread| spread <= MAX_PROBE_SCATTER * bound);
-    clock.bound_ns.is_some_and(|bound| bound <= MAX_PROBE_BOUND_NS || agree(bound))
-}
-
 /// Minimum number of outages that may be caused by a rate limit.
 const MIN_POLICED_OUTAGES: usize = 9;
 
 /// Minimum length of a hold by a program that is reported, in ns.
 const MIN_HOLD_NS: i64 = 40_000_000;
-
-/// Maximum clock error reported by the kernels, in ns. With a larger error, one-way delays are not computed.
-const MAX_CLOCK_ERROR_NS: i64 = 50_000_000;
-
-/// Maximum error of the clock offset, in ns, that is accepted even if the probes do not agree.
-const MAX_PROBE_BOUND_NS: f64 = 500e6;
-/// Maximum difference between the median and the shortest round trip of the probes, as a share of the bound, if the
-/// bound is larger than [`MAX_PROBE_BOUND_NS`].
-const MAX_PROBE_SCATTER: f64 = 0.5;
 
 /// Minimum number of packets for a verdict. N packets without loss only exclude loss above 3/N (95 % confidence). With
 /// fewer packets, 3/N exceeds the 3 % of loss that a conversation tolerates.
@@ -627,125 +554,6 @@ fn find_slot(
     slots::slot(delays, material.period()?).or_else(|| levels::slipped_slot(delays, blocks, noise))
 }
 
-/// Returns true if `step` is at the start or the end of a stall, and the smallest delay is the same before and after
-/// the stall.
-fn is_of_a_stall(step: &LevelStep, late: &SenderDelays, delays: &Delays<'_>) -> bool {
-    let near = late.stalls.partition_point(|stall| stall.to + 2 < step.place);
-    let near = late.stalls[near..].iter().take_while(|stall| stall.from.saturating_sub(2) <= step.place);
-    near.into_iter().any(|stall| {
-        let about = 4 * MIN_STALL_NEIGHBOURS;
-        let before = delays.quantile(stall.from.saturating_sub(about), stall.from, 0.25);
-        let after = delays.quantile(stall.to, stall.to + about, 0.25);
-        let differ = before.zip(after).map(|(before, after)| after.saturating_sub(before));
-        // Without enough packets before the stall, the earlier level of the path is unknown.
-        stall.from < MIN_STALL_NEIGHBOURS
-            || differ.is_none_or(|by| by.saturating_abs() < step.change.saturating_abs() / 2)
-    })
-}
-
-/// Minimum number of packets before a stall that are needed to know the smallest delay before it.
-const MIN_STALL_NEIGHBOURS: usize = 8;
-
-/// Marks route changes as hand-overs if they coincide with a hold or a queue of at least three times their size: the
-/// path stored packets while it changed, and delivered them afterwards.
-fn handed_over_to(steps: &mut [(LevelStep, StepReason)], episodes: &Episodes) {
-    for (step, reason) in steps.iter_mut().filter(|(_, reason)| *reason == StepReason::Route) {
-        let least = 3 * step.change.saturating_abs();
-        let is_near = |from: usize| from <= step.place + MAX_STEP_DISTANCE;
-        let is_before = |to: usize| to + MAX_STEP_DISTANCE < step.place;
-        let holds = &episodes.holds[episodes.holds.partition_point(|h| is_before(h.to))..];
-        let queues = &episodes.queues[episodes.queues.partition_point(|q| is_before(q.to))..];
-        let mut holds = holds.iter().take_while(|h| is_near(h.from));
-        let mut queues = queues.iter().take_while(|q| is_near(q.from));
-        if holds.any(|h| h.length >= least.max(MIN_HOLD_NS)) || queues.any(|q| q.height >= least) {
-            *reason = StepReason::HandOver;
-        }
-    }
-}
-
-/// Maximum number of packets between a step and a hold or a queue that belong to the same event.
-const MAX_STEP_DISTANCE: usize = 3;
-
-/// Returns true if a step with this reason starts a new smallest delay.
-fn is_level(reason: StepReason) -> bool {
-    matches!(reason, StepReason::Route | StepReason::HandOver)
-}
-
-/// Returns the step to a new smallest delay after the peak of `queue`, if the new level lasts to the end of the test
-/// and is far below the peak. Such a path stored packets while it changed.
-fn level_after(delays: &Delays<'_>, queue: &Episode, noise: DelayNoise) -> Option<LevelStep> {
-    let n = delays.len();
-    if queue.to < n {
-        return None;
-    }
-    let mut peak = (queue.from, 0);
-    delays.each_excess(queue.from..n, |k, excess| {
-        if excess > peak.1 {
-            peak = (k, excess);
-        }
-    });
-    let last = n - (n - peak.0) / 4;
-    let level = delays.quantile(last, n, 0.5)?;
-    let near = level.saturating_add(level / 4).saturating_add(noise.p90);
-    let place = peak.0 + (peak.0..n).take_while(|k| delays.excess(*k) > near).count();
-    let spread = delays.quantile(place, n, 0.9)?.saturating_sub(delays.quantile(place, n, 0.1)?);
-    let is_flat = spread <= (4 * noise.p90).max(level / 4) && n - place >= MIN_LEVEL_PACKETS;
-    let is_brief = delays.time(place).saturating_sub(delays.time(queue.from)) < MAX_HAND_OVER_NS;
-    let found = is_flat && is_brief && level < peak.1 / 3;
-    found.then_some(LevelStep { place, change: level, ramp: 0, spread: [0, spread] })
-}
-
-/// Minimum number of packets from which a new smallest delay is accepted.
-const MIN_LEVEL_PACKETS: usize = 50;
-/// Maximum time for which a path may store packets while it changes, in ns.
-const MAX_HAND_OVER_NS: i64 = 5_000_000_000;
-
-/// Sets the smallest delay of each route, based on the `steps` at which routes begin.
-fn set_levels(delays: &mut Delays<'_>, steps: &[(LevelStep, StepReason)]) {
-    let mut places: Vec<usize> = steps.iter().filter(|(_, r)| is_level(*r)).map(|(s, _)| s.place).collect();
-    places.push(0);
-    places.sort_unstable();
-    delays.set_levels(&places);
-}
-
-/// Attributes steps within a queue, which looked like route changes, to that queue. Returns true if there were any.
-fn within_queues(steps: &mut [(LevelStep, StepReason)], episodes: &Episodes) -> bool {
-    let mut any = false;
-    for (step, reason) in steps.iter_mut().filter(|(_, r)| *r == StepReason::Route) {
-        let of_queue = |q: &Episode| q.from < step.place && step.change.saturating_abs() < q.height;
-        if episodes.queue_at(step.place).is_some_and(of_queue) {
-            *reason = StepReason::Queue;
-            any = true;
-        }
-    }
-    any
-}
-
-/// Maximum length of loss during a route change, in ns. A longer loss is an outage.
-const MAX_CONVERGENCE_NS: i64 = 220_000_000;
-
-/// Removes from `runs` the short losses during a route change, and returns them.
-fn lost_at_steps(
-    runs: &mut Vec<SeqRun>,
-    steps: &[(LevelStep, StepReason)],
-    delays: &Delays<'_>,
-    departures: &LossTimes<'_, '_>,
-) -> Vec<SeqRun> {
-    let mut out = Vec::new();
-    for (step, _) in steps.iter().filter(|(_, reason)| *reason == StepReason::Route) {
-        if step.place == 0 || step.place >= delays.len() {
-            continue;
-        }
-        // The losses between the last packet of the old route and the first packet of the new one, plus one packet on
-        // either side.
-        let (from, to) =
-            (delays.seq(step.place.saturating_sub(2)), delays.seq((step.place + 1).min(delays.len() - 1)));
-        let near = runs.partition_point(|run| run.start < from)..runs.partition_point(|run| run.start < to);
-        out.extend(runs.extract_if(near, |run| departures.length(run) < MAX_CONVERGENCE_NS));
-    }
-    out
-}
-
 /// Removes from `late` the stalls during which the TCP connection accepted no more from the program, and returns them.
 fn take_tcp_holds(late: &mut SenderDelays, delays: &Delays<'_>, session: &Session) -> Vec<(Stall, TcpHold)> {
     let mut held = Vec::new();
@@ -758,91 +566,11 @@ fn take_tcp_holds(late: &mut SenderDelays, delays: &Delays<'_>, session: &Sessio
     held
 }
 
-/// Maximum time for which packets are lost while the path MTU is discovered, in ns: a round trip to the link with the
-/// smaller MTU.
-const MAX_DISCOVERY_NS: i64 = 3_000_000_000;
-
-/// Removes from `runs` the losses of the first packets, and returns them, if the kernel discovered a path MTU that is
-/// smaller than the packets.
-fn lost_to_discovery(
-    runs: &mut Vec<SeqRun>,
-    session: &Session,
-    departures: &LossTimes<'_, '_>,
-) -> Option<SeqRun> {
-    session.path_mtu.filter(|mtu| session.ip_length().is_some_and(|length| *mtu < length))?;
-    let first = *runs.first().filter(|run| run.start == 0 && departures.length(run) <= MAX_DISCOVERY_NS)?;
-    runs.remove(0);
-    Some(first)
-}
-
 /// Returns the part of `runs`, which ascend, with the runs that start from `first` to `last`.
 pub fn runs_between(runs: &[SeqRun], first: u64, last: u64) -> &[SeqRun] {
     let from = runs.partition_point(|run| run.start < first);
     let len = runs[from..].partition_point(|run| run.start <= last);
     &runs[from..from + len]
-}
-
-/// Removes the runs for which `is_taken` holds from `runs` and returns them.
-fn taken_from(runs: &mut Vec<SeqRun>, is_taken: impl Fn(&SeqRun) -> bool) -> Vec<SeqRun> {
-    let (taken, others) = std::mem::take(runs).into_iter().partition(|run| is_taken(run));
-    *runs = others;
-    taken
-}
-
-/// Removes from `runs` the packets that the receiving host dropped, and returns them. `drops` is the number of
-/// datagrams that its kernel counted; `is_in_stall` is true for runs that a stall of the receiver explains.
-fn without_dropped(runs: &mut Vec<SeqRun>, drops: u64, is_in_stall: impl Fn(&SeqRun) -> bool) -> Vec<SeqRun> {
-    let lost: u64 = runs.iter().map(|run| run.len).sum();
-    if drops == 0 || lost == 0 {
-        return Vec::new();
-    }
-    if lost <= drops.saturating_add(drops / 10) {
-        return std::mem::take(runs);
-    }
-    let mut stalled: Vec<SeqRun> = runs.iter().filter(|run| is_in_stall(run)).copied().collect();
-    stalled.sort_by_key(|run| std::cmp::Reverse(run.len));
-    let mut left = drops.saturating_add(drops / 10);
-    stalled.retain(|run| {
-        let fits = run.len <= left;
-        left -= if fits { run.len } else { 0 };
-        fits
-    });
-    let stalled: BTreeSet<u64> = stalled.iter().map(|run| run.start).collect();
-    taken_from(runs, |run| stalled.contains(&run.start))
-}
-
-/// Returns true if the receiver did not read while the packets of `run` were sent: the packet before them waited in the
-/// host, or was held, for at least half of that time.
-fn was_read_after(
-    run: &SeqRun,
-    delays: &Delays<'_>,
-    departures: &LossTimes<'_, '_>,
-    lags: &BTreeMap<u64, i64>,
-    holds: &[Hold],
-) -> bool {
-    let Some(before) = delays.series().position_of(run.start).checked_sub(1) else { return false };
-    let lag = lags.get(&delays.seq(before)).copied().unwrap_or(0);
-    let first = holds.partition_point(|hold| hold.to < before);
-    let mut near = holds[first..].iter().take_while(|hold| hold.from <= before);
-    let is_held = near.any(|hold| hold.length >= MIN_HOLD_NS);
-    is_held || lag >= MAX_RECORDED_LAG_NS || lag >= MIN_HOLD_NS.max(departures.length(run) / 2)
-}
-
-/// Maximum wait that a record can hold, in ns; longer waits are recorded as this value.
-pub const MAX_RECORDED_LAG_NS: i64 = i32::MAX as i64;
-
-/// Removes from `runs` the packets that the sending host's system refused, and returns them: all runs if `refused`
-/// accounts for nearly all losses, otherwise a run of about `refused` packets, if there is one.
-fn without_refused(runs: &mut Vec<SeqRun>, refused: u64) -> Vec<SeqRun> {
-    let lost: u64 = runs.iter().map(|r| r.len).sum();
-    if refused == 0 {
-        return Vec::new();
-    }
-    if lost <= refused.saturating_add(refused / 10) {
-        return std::mem::take(runs);
-    }
-    let as_long = runs.iter().position(|r| r.len.abs_diff(refused) <= refused / 20);
-    as_long.map(|k| runs.remove(k)).into_iter().collect()
 }
 
 #[cfg(test)]

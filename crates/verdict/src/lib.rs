@@ -37,6 +37,7 @@
 mod accumulated;
 mod case;
 pub mod causes;
+mod clock_bounds;
 mod clustering;
 mod coincidence;
 pub mod compare;

@@ -1,7 +1,8 @@
 //! Quality of Outcome of a path: [`measured`] collects delay and loss of the path, [`scores`] compares them with the
 //! requirements of the profiles.
 
-use super::case::{BoundedClock, Case, bounded_clock, is_one_host};
+use super::case::Case;
+use super::clock_bounds::{BoundedClock, bounded_clock, is_one_host};
 use super::profiles::Profile;
 use super::sentences::outcome as sentences;
 use jitlat_core::Session;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::episodes::Episode;
 use crate::severity::MIN_SPEECH_BUFFER_NS;
 use crate::testing::{MS, SECOND, Test, delays, every, first, quiet, run};
 use jitlat_core::clock::SyncState;

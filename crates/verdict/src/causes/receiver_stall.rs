@@ -1,7 +1,8 @@
 //! Rule for stalls of the receiving program.
 
 use super::rule::{CauseRule, Find, FoundCause};
-use crate::case::{Case, MAX_RECORDED_LAG_NS as MAX_LAG_NS, runs_between};
+use crate::case::explained_losses::MAX_RECORDED_LAG_NS as MAX_LAG_NS;
+use crate::case::{Case, runs_between};
 use crate::sentences::causes::{receiver_drops, receiver_stall};
 use crate::severity::{of_host, of_missing};
 use jitlat_core::answer::CauseId;
