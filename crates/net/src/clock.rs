@@ -183,7 +183,7 @@ mod tests {
     fn disciplined(seconds: i64, nanoseconds: bool) -> (libc::c_int, libc::timex) {
         let (_, mut clock) = sys::kernel_clock().unwrap();
         (clock.offset, clock.freq) = (if nanoseconds { -3500 } else { -3 }, -(12 << 16) - (1 << 15));
-        (clock.esterror, clock.maxerror) = (17, 900 + 500 * seconds);
+        (clock.esterror, clock.maxerror) = (17, (900 + 500 * seconds) as _);
         clock.status = libc::STA_PLL | if nanoseconds { libc::STA_NANO } else { 0 };
         if clock.maxerror > 16_000_000 {
             clock.maxerror = 16_000_000;
