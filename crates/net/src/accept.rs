@@ -6,6 +6,7 @@
 //! admits.
 
 use crate::clock::steady;
+use crate::sys::{AsFd, BorrowedFd};
 use crate::wake::{self, StopSignal, Waker};
 use crate::{audit, sockets};
 use jitlat_core::{Span, SteadyTime};
@@ -13,7 +14,6 @@ use jitlat_proto::policy::{Ask, Gate, Grant, OnEviction, PolicyRefusal, Service}
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 

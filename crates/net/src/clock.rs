@@ -11,25 +11,18 @@ use jitlat_core::ntp::{ErrorEstimate, TimeFormat};
 use jitlat_core::session::HostFacts;
 use jitlat_core::time::{Span, SteadyTime, WallTime};
 use jitlat_proto::Tick;
-use nix::time::{ClockId, clock_gettime};
 use std::net::IpAddr;
 
-/// Reads `CLOCK_REALTIME`: nanoseconds since 1970 UTC.
+/// Reads the wall clock: nanoseconds since 1970 UTC.
 #[inline]
 pub fn wall() -> WallTime {
-    WallTime(read(ClockId::CLOCK_REALTIME))
+    WallTime(sys::wall_ns())
 }
 
-/// Reads `CLOCK_MONOTONIC`: nanoseconds since an arbitrary instant before the program started.
+/// Reads the steady clock: nanoseconds since an arbitrary instant before the program started.
 #[inline]
 pub fn steady() -> SteadyTime {
-    SteadyTime(read(ClockId::CLOCK_MONOTONIC))
-}
-
-#[inline]
-fn read(clock: ClockId) -> i64 {
-    // Neither clock can fail on Linux; and a time of 1970 would be noticed at once.
-    clock_gettime(clock).map_or(0, |t| t.tv_sec() * 1_000_000_000 + t.tv_nsec())
+    SteadyTime(sys::steady_ns())
 }
 
 /// Reads both clocks, one after the other; the result is the current time for protocol state machines.
@@ -76,44 +69,21 @@ impl ClockSteps {
     }
 }
 
-/// Returns the synchronisation state of the wall clock; `None` if the kernel does not report it.
+/// Returns the synchronisation state of the wall clock; `None` if the system does not report it.
 pub fn sync_state() -> Option<SyncState> {
-    let (state, clock) = sys::kernel_clock().ok()?;
-    Some(account_of(state, &clock))
-}
-
-/// Converts the state that `adjtimex` reports.
-fn account_of(state: libc::c_int, clock: &libc::timex) -> SyncState {
-    // Without STA_NANO, the kernel's offset is in microseconds.
-    let unit = if clock.status & libc::STA_NANO != 0 { 1 } else { 1000 };
-    SyncState {
-        synchronised: state != libc::TIME_ERROR && clock.status & libc::STA_UNSYNC == 0,
-        offset: Span(clock.offset).times(unit),
-        estimated_error: Span::micros(clock.esterror),
-        maximum_error: Span::micros(clock.maxerror),
-        // The kernel counts in 2⁻¹⁶ ppm.
-        frequency_ppb: clock.freq.saturating_mul(1000) >> 16,
-    }
+    sys::sync_state()
 }
 
 /// Returns the name of the clock source in use, for example `tsc`; `None` if unknown.
 pub fn source() -> Option<String> {
-    let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
-    std::fs::read_to_string(path).ok().map(|s| s.trim().to_owned())
+    sys::clock_source()
 }
 
 /// Returns the facts about this host at the start of a test. `sync_after`, `clock_step` and `notes` are
 /// filled in at the end of the test.
 pub fn host_facts() -> HostFacts {
-    let text = |s: &std::ffi::OsStr| s.to_string_lossy().into_owned();
-    let system = nix::sys::utsname::uname().ok();
-    HostFacts {
-        name: system.as_ref().map(|u| text(u.nodename())),
-        system: system.as_ref().map(|u| format!("{} {}", text(u.sysname()), text(u.release()))),
-        clock_source: source(),
-        sync_before: sync_state(),
-        ..HostFacts::default()
-    }
+    let (name, system) = sys::names();
+    HostFacts { name, system, clock_source: source(), sync_before: sync_state(), ..HostFacts::default() }
 }
 
 /// Reads the clock of the adapter that stamps packets from the address `local`; `None` unless `stamps` is
@@ -166,46 +136,6 @@ mod tests {
         assert!(second.steady >= first.steady);
         assert!(((second.wall - first.wall) - (second.steady - first.steady)).0.abs() < 50_000_000);
         assert!(steps.check().0.abs() < 50_000_000);
-    }
-
-    /// Returns the state of a simulated kernel clock (RFC 5905) after `seconds` without an update: the error
-    /// grows by 500 ppm; above 16 s the kernel reports the clock as unsynchronised.
-    fn disciplined(seconds: i64, nanoseconds: bool) -> (libc::c_int, libc::timex) {
-        let (_, mut clock) = sys::kernel_clock().unwrap();
-        (clock.offset, clock.freq) = (if nanoseconds { -3500 } else { -3 }, -(12 << 16) - (1 << 15));
-        (clock.esterror, clock.maxerror) = (17, 900 + 500 * seconds);
-        clock.status = libc::STA_PLL | if nanoseconds { libc::STA_NANO } else { 0 };
-        if clock.maxerror > 16_000_000 {
-            clock.maxerror = 16_000_000;
-            clock.status |= libc::STA_UNSYNC;
-        }
-        let lost = clock.status & libc::STA_UNSYNC != 0;
-        (if lost { libc::TIME_ERROR } else { libc::TIME_OK }, clock)
-    }
-
-    #[test]
-    fn the_kernels_discipline_is_read_as_it_is() {
-        let state_of = |(state, clock): (libc::c_int, libc::timex)| account_of(state, &clock);
-        let good = state_of(disciplined(0, true));
-        assert_eq!(
-            good,
-            SyncState {
-                synchronised: true,
-                offset: Span(-3_500),
-                estimated_error: Span::micros(17),
-                maximum_error: Span::micros(900),
-                frequency_ppb: -12_500,
-            }
-        );
-        assert_eq!(state_of(disciplined(0, false)).offset, Span::micros(-3), "microseconds without STA_NANO");
-        assert_eq!(state_of(disciplined(60, true)).maximum_error, Span::micros(30_900));
-        let lost = state_of(disciplined(40_000, true));
-        assert_eq!((lost.synchronised, lost.maximum_error), (false, Span::seconds(16)));
-        // A pending leap second means that the clock is synchronised; an error state without the
-        // "unsynchronised" flag does not.
-        let (_, clock) = disciplined(0, true);
-        assert!(account_of(libc::TIME_INS, &clock).synchronised);
-        assert!(!account_of(libc::TIME_ERROR, &clock).synchronised);
     }
 
     #[test]

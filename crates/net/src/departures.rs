@@ -5,11 +5,10 @@
 //! interface, one on leaving it. After a failed send it is unknown whether the kernel counted that packet, so
 //! the numbering is restarted ([`TransmitMatcher::restart`]).
 
-use crate::cmsg::{Passage, TransmitStamp, is_launch_missed, on_system_clock, transmit_stamp};
-use crate::sys::{Inbox, MAX_BATCH};
+use crate::cmsg::{Passage, TransmitStamp, on_system_clock};
+use crate::sys::{self, AsFd, Inbox, MAX_BATCH, ReceiveMode, StampFlags};
 use jitlat_core::time::{Stamp, StampSource, WallTime};
-use nix::sys::socket::{TimestampingFlag, setsockopt, sockopt};
-use std::os::fd::AsFd;
+use std::io;
 
 /// Maximum number of packets waiting for their stamps: far more than an interface queue holds.
 pub(crate) const MAX_AWAITED: usize = 1 << 13;
@@ -86,16 +85,14 @@ impl<P: Copy> TransmitMatcher<P> {
     pub fn restart(
         &mut self,
         socket: impl AsFd,
-        flags: TimestampingFlag,
+        flags: StampFlags,
         mut each: impl FnMut(P, Option<(Passage, Stamp)>),
-    ) -> nix::Result<()> {
+    ) -> io::Result<()> {
         let socket = socket.as_fd();
         while self.collect(socket, |what, passage, stamp| each(what, Some((passage, stamp)))) > 0 {}
         self.give_up_before(WallTime(i64::MAX), |what| each(what, None));
         (self.next, self.awaited, self.oldest, self.rejected) = (0, 0, 0, 0);
-        // The kernel restarts its count when this option is switched on, so it is switched off and on.
-        setsockopt(&socket, sockopt::Timestamping, &(flags - TimestampingFlag::SOF_TIMESTAMPING_OPT_ID))?;
-        setsockopt(&socket, sockopt::Timestamping, &flags)
+        sys::restart_stamps(&socket, flags)
     }
 
     /// Records that the kernel accepted a packet for stamping; `reading` is the clock reading before the packet was
@@ -149,14 +146,14 @@ impl<P: Copy> TransmitMatcher<P> {
 
     /// Reads one batch of stamps from the error queue without blocking; returns the number of entries read.
     pub fn collect(&mut self, socket: impl AsFd, mut each: impl FnMut(P, Passage, Stamp)) -> usize {
-        let Ok(count) = self.inbox.receive(socket.as_fd(), libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) else {
+        let Ok(count) = self.inbox.receive(socket.as_fd(), ReceiveMode::ErrorQueue) else {
             return 0;
         };
         // Copied first: `find` needs all of `self` while the datagrams borrow the inbox.
         let mut batch = [None; MAX_BATCH];
         for (entry, datagram) in batch.iter_mut().zip(self.inbox.datagrams()) {
-            *entry = transmit_stamp(datagram.control);
-            self.missed += u32::from(entry.is_none() && is_launch_missed(datagram.control));
+            *entry = datagram.transmit_stamp();
+            self.missed += u32::from(entry.is_none() && datagram.is_launch_missed());
         }
         for found in batch.into_iter().flatten() {
             if let Some((what, stamp)) = self.find(found) {
@@ -243,7 +240,7 @@ mod tests {
         let mut departures = TransmitMatcher::new(16, StampSource::Kernel);
         let (mut readings, mut stamped) = (Vec::new(), Vec::new());
         for _ in 0..3 {
-            departures.restart(&from, crate::stamp::flags(stamps, StampedPackets::SENT), |_, _| {}).unwrap();
+            departures.restart(&from, sys::stamp_flags(stamps, StampedPackets::SENT), |_, _| {}).unwrap();
             for _ in 0..40 {
                 readings.push(wall());
                 from.send(b"x").unwrap();
@@ -292,7 +289,7 @@ mod tests {
         enable(from.as_fd(), local, StampMode::Kernel, StampedPackets::SENT);
         let mut departures = TransmitMatcher::new(16, StampSource::Kernel);
         departures
-            .restart(&from, crate::stamp::flags(StampMode::Kernel, StampedPackets::SENT), |_, _| {})
+            .restart(&from, sys::stamp_flags(StampMode::Kernel, StampedPackets::SENT), |_, _| {})
             .unwrap();
         // Each packet has two stamps: one on entering the queue, one on leaving it.
         for i in 0..MAX_MISMATCHES / 2 {

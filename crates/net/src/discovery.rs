@@ -4,6 +4,7 @@
 //! Sockets are bound to the group's address. Routers never forward this group, so that only messages of hosts on the same
 //! link are received and answered, and unicast messages to another responder on this host are left to it.
 
+use crate::sys::{self, AsFd};
 use crate::wake::{self, StopSignal};
 use crate::{clock, resolve};
 use jitlat_core::{Span, SteadyTime};
@@ -11,12 +12,10 @@ use jitlat_proto::discovery::{
     AnnouncedServer, AnswerLimit, FoundServers, GROUP_V4, GROUP_V6, MAX_MESSAGE, PORT, announcement, asks,
     query,
 };
-use nix::net::if_::InterfaceFlags;
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
@@ -45,21 +44,15 @@ struct InterfaceAddresses {
 
 /// Opens a socket on each link that supports multicast. The loopback interface is left out.
 fn open_links() -> Vec<Link> {
-    let wanted = InterfaceFlags::IFF_UP | InterfaceFlags::IFF_MULTICAST;
     let mut interfaces: BTreeMap<String, InterfaceAddresses> = BTreeMap::new();
-    for entry in nix::ifaddrs::getifaddrs().into_iter().flatten() {
-        if !entry.flags.contains(wanted) || entry.flags.contains(InterfaceFlags::IFF_LOOPBACK) {
-            continue;
-        }
-        let address = entry.address.as_ref().and_then(|address| match address.as_sockaddr_in() {
-            Some(v4) => Some(IpAddr::V4(v4.ip())),
-            None => address.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip())),
-        });
-        if let (Some(address), Ok(index)) =
-            (address, nix::net::if_::if_nametoindex(entry.interface_name.as_str()))
+    for entry in sys::interfaces().unwrap_or_default() {
+        if let Some(address) = entry.address
+            && entry.is_up
+            && entry.is_multicast
+            && !entry.is_loopback
         {
-            let interface = interfaces.entry(entry.interface_name).or_default();
-            interface.index = index;
+            let interface = interfaces.entry(entry.name).or_default();
+            interface.index = entry.index;
             interface.all.push(address);
         }
     }
@@ -93,7 +86,7 @@ fn open_v4(index: u32, address: std::net::Ipv4Addr) -> io::Result<(UdpSocket, So
     // Other responders on this host use the same port.
     socket.set_reuse_address(true)?;
     socket.bind(&group.into())?;
-    socket.set_multicast_all_v4(false)?;
+    sys::receive_own_groups(&socket, false)?;
     socket.join_multicast_v4_n(&GROUP_V4, &InterfaceIndexOrAddress::Index(index))?;
     socket.set_multicast_if_v4(&address)?;
     socket.set_multicast_ttl_v4(255)?;
@@ -108,7 +101,7 @@ fn open_v6(index: u32) -> io::Result<(UdpSocket, SocketAddr)> {
     socket.set_only_v6(true)?;
     socket.set_reuse_address(true)?;
     socket.bind(&group.into())?;
-    socket.set_multicast_all_v6(false)?;
+    sys::receive_own_groups(&socket, true)?;
     socket.join_multicast_v6(&GROUP_V6, index)?;
     socket.set_multicast_if_v6(index)?;
     socket.set_multicast_hops_v6(255)?;

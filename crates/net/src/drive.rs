@@ -1,16 +1,16 @@
 //! [`Driver`]: runs a protocol state machine over a TCP connection; used by client and server.
 
 use crate::clock::{self, tick};
+use crate::sys::AsFd;
+use crate::sys::{PollFd, PollFlags, poll};
 use crate::wake::Waker;
 use jitlat_core::session::HostFacts;
 use jitlat_core::{Span, SteadyTime};
 use jitlat_proto::Machine;
 use jitlat_proto::jitlat::{ClientInput, ClientMachine, ServerInput, ServerMachine};
 use jitlat_proto::{owamp, twamp};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::os::fd::AsFd;
 
 /// Maximum wait before flags, counters and clocks are checked, in milliseconds.
 const MAX_WAIT_MS: i64 = 100;
@@ -283,7 +283,7 @@ fn wait(connection: Option<&NonblockingConnection>, waker: Option<&Waker>, deadl
     // Rounded up to whole milliseconds, so that waiting for a deadline is not a busy loop.
     let left =
         deadline.map_or(i64::MAX, |d| (d - clock::steady()).0.max(0).saturating_add(999_999) / 1_000_000);
-    let _ = poll(&mut fds, PollTimeout::from(left.min(MAX_WAIT_MS) as u16));
+    let _ = poll(&mut fds, Some(Span::millis(left.min(MAX_WAIT_MS))));
     if let Some(waker) = waker {
         waker.clear();
     }

@@ -1,6 +1,7 @@
 //! Ethernet frames with UDP over IPv4 or IPv6: building, parsing, and BPF filters.
 
 use jitlat_proto::wire::Field;
+#[cfg(target_os = "linux")]
 use socket2::SockFilter;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -320,11 +321,13 @@ mod bpf {
 }
 
 /// Returns a BPF filter that rejects all frames.
+#[cfg(target_os = "linux")]
 pub(crate) fn nothing() -> Vec<SockFilter> {
     assemble(&[bpf::NOTHING])
 }
 
 /// Returns a BPF filter for unfragmented UDP over IPv4 or IPv6 to `port`.
+#[cfg(target_os = "linux")]
 pub(crate) fn only_to(port: u16) -> Vec<SockFilter> {
     assemble(&bpf::any_of(
         &of_v4(None, &[(udp::DESTINATION, port)]),
@@ -333,6 +336,7 @@ pub(crate) fn only_to(port: u16) -> Vec<SockFilter> {
 }
 
 /// Returns a BPF filter for unfragmented UDP from `from` to `port`.
+#[cfg(target_os = "linux")]
 pub(crate) fn only_between(from: SocketAddr, port: u16) -> Vec<SockFilter> {
     let ports = [(udp::SOURCE, from.port()), (udp::DESTINATION, port)];
     assemble(&match from.ip() {
@@ -341,6 +345,7 @@ pub(crate) fn only_between(from: SocketAddr, port: u16) -> Vec<SockFilter> {
     })
 }
 
+#[cfg(target_os = "linux")]
 fn assemble(program: &[bpf::BpfInstruction]) -> Vec<SockFilter> {
     program.iter().map(|&(code, jt, jf, k)| SockFilter::new(code, jt, jf, k)).collect()
 }

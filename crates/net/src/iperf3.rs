@@ -1,13 +1,13 @@
 //! Load against an iperf3 server: runs [`Iperf3Client`] and sends or receives on its connections.
 
 use crate::sockets;
+use crate::sys::AsFd;
+use crate::sys::{PollFd, PollFlags, poll};
 use crate::{clock, random, sys};
-use jitlat_core::{Direction, Ecn, WallTime};
+use jitlat_core::{Direction, Ecn, Span, WallTime};
 use jitlat_proto::iperf3::{self, Iperf3Client, Iperf3Error, Iperf3Event, Iperf3Params, ServerStream};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -63,9 +63,9 @@ pub struct Iperf3Outcome {
 /// Timeout of the conversation before the data, and again after it.
 const STEP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum wait in ms, so that a stop is noticed soon.
-const MAX_WAIT: u8 = 50;
+const MAX_WAIT: Span = Span::millis(50);
 /// Wait of a sender that is ahead of its rate, in ms.
-const PACE: u8 = 2;
+const PACE: Span = Span::millis(2);
 /// Time between two looks at what the far host has acknowledged.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -206,10 +206,7 @@ impl RunningLoad<'_> {
             .filter(|(_, flags)| !flags.is_empty())
             .collect();
         queue.extend(data.iter().map(|(k, flags)| PollFd::new(self.streams[*k].stream.as_fd(), *flags)));
-        match poll(&mut queue, PollTimeout::from(if paced { PACE } else { MAX_WAIT })) {
-            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
-            Err(e) => return Err(failed(e.into())),
-        }
+        poll(&mut queue, Some(if paced { PACE } else { MAX_WAIT })).map_err(failed)?;
         let ready: Vec<bool> = queue.iter().map(|fd| fd.any().unwrap_or(false)).collect();
         if !self.output.is_empty() {
             match self.control.write(&self.output) {

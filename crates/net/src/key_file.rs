@@ -1,9 +1,8 @@
 //! Reads files that contain keys, users or tokens. Other users of the host must not be able to read these files.
 
-use crate::confine;
+use crate::{confine, sys};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Maximum length of a key file, in bytes; far more than all users of a server need.
@@ -90,10 +89,10 @@ impl HeldKeyFile {
         let name = || self.path.display().to_string();
         let doing = |source| KeyFileError::Read { name: name(), source };
         let about = self.file.metadata().map_err(doing)?;
-        if about.nlink() == 0 {
+        if sys::is_removed(&about) {
             return Err(KeyFileError::Replaced { name: name() });
         }
-        let mode = about.permissions().mode() & 0o777;
+        let mode = sys::mode_of(&about).unwrap_or(0);
         // The service manager protects its credentials, so their permissions are not checked.
         let credential =
             std::env::var_os("CREDENTIALS_DIRECTORY").is_some_and(|folder| self.path.starts_with(folder));
@@ -123,6 +122,7 @@ impl HeldKeyFile {
 mod tests {
     use super::*;
     use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn a_key_file_is_read_unless_others_can_read_it_or_it_has_nothing() {

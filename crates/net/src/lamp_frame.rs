@@ -4,6 +4,7 @@ use crate::frame::Mac;
 use jitlat_proto::lamp;
 use jitlat_proto::wire::Field;
 use jitlat_proto::wsmp::{self, Psid};
+#[cfg(target_os = "linux")]
 use socket2::SockFilter;
 use std::net::{Ipv6Addr, SocketAddr};
 
@@ -87,6 +88,7 @@ pub fn fill(link: LampLink, frame: &mut Vec<u8>, source: Mac, destination: Mac, 
 }
 
 /// Returns a BPF filter for frames of `link` to `host`, without broadcasts.
+#[cfg(target_os = "linux")]
 pub(crate) fn only_to(link: LampLink, host: Mac) -> Vec<SockFilter> {
     const LOAD_WORD: u16 = 0x20;
     const LOAD_HALF: u16 = 0x28;

@@ -60,19 +60,27 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+// Much of what only Linux can do has no caller on other systems.
+#![cfg_attr(not(target_os = "linux"), allow(dead_code))]
+
 mod accept;
+#[cfg_attr(not(target_os = "linux"), path = "elsewhere/adapter_clock.rs")]
 pub mod adapter_clock;
 mod audit;
 pub mod capture;
 pub mod client;
 pub mod clock;
 pub mod cmsg;
+#[cfg_attr(not(target_os = "linux"), path = "elsewhere/confine.rs")]
 pub mod confine;
 mod departures;
 pub mod digest;
 pub mod discovery;
 pub mod doctor;
 mod drive;
+#[cfg(not(target_os = "linux"))]
+mod elsewhere;
+#[cfg_attr(not(target_os = "linux"), path = "elsewhere/emulator.rs")]
 pub mod emulator;
 mod engine;
 mod frame;
@@ -80,12 +88,15 @@ pub mod interface;
 pub mod iperf3;
 pub mod key_file;
 pub mod lamp_frame;
+#[cfg_attr(not(target_os = "linux"), path = "elsewhere/launch.rs")]
 mod launch;
 mod lead;
 pub mod names;
+#[cfg(target_os = "linux")]
 mod netlink;
 pub mod owamp;
 pub mod pace;
+#[cfg_attr(not(target_os = "linux"), path = "elsewhere/path.rs")]
 pub mod path;
 pub mod privilege;
 pub mod random;

@@ -4,6 +4,7 @@
 //! time, so that a name server that does not answer hardly delays the others.
 
 use crate::clock::steady;
+use crate::sys::AsFd;
 use crate::wake::{self, StopSignal, Waker};
 use crate::{random, resolve};
 use jitlat_core::{Span, SteadyTime};
@@ -11,7 +12,6 @@ use jitlat_proto::names::{NameAnswer, NameLookup, NameQuestion};
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;

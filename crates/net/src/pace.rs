@@ -8,9 +8,6 @@ use crate::privilege::{Capability, how_to_grant};
 use crate::sys;
 use jitlat_core::time::{SECOND, Span, SteadyTime, WallTime};
 use jitlat_core::units::eng4;
-use nix::sys::mman::{MlockAllFlags, mlockall};
-use nix::sys::time::TimeSpec;
-use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 
 /// Method of waiting for a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +108,7 @@ impl Pacing {
                 );
                 (PaceMode::Spin, Some(note))
             }
+            None if sys::COARSE_TIMERS => (PaceMode::Hybrid, None),
             None => (PaceMode::Sleep, None),
         }
     }
@@ -119,21 +117,19 @@ impl Pacing {
     /// returns notes about settings that were not permitted. Timer slack is always set to 1 ns.
     pub fn apply(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        // By default, the kernel may delay the timers of a thread by 50 µs, to combine wake-ups.
-        if let Err(e) = nix::sys::prctl::set_timerslack(1) {
-            notes.push(format!("timer slack stays at the system's default: {}", e.desc()));
+        if let Err(e) = sys::sharpen_timers() {
+            notes.push(format!("timer slack stays at the system's default: {}", sys::reason(&e)));
         }
         if let Some(cpu) = self.cpu
-            && let Err(e) = pin(cpu)
+            && let Err(e) = sys::pin(cpu)
         {
-            notes.push(format!("not pinned to processor {cpu}: {}", e.desc()));
+            notes.push(format!("not pinned to processor {cpu}: {}", sys::reason(&e)));
         }
         let mut lacking = Vec::new();
-        // MCL_FUTURE also covers memory that is allocated later, such as the stacks of threads.
         if self.lock_memory
-            && let Err(e) = mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE)
+            && let Err(e) = sys::lock_memory()
         {
-            notes.push(format!("memory is not locked: {}", e.desc()));
+            notes.push(format!("memory is not locked: {}", sys::reason(&e)));
             lacking.push(Capability::IpcLock);
         }
         if let Some(priority) = self.realtime
@@ -156,27 +152,12 @@ impl Pacing {
 /// another.
 fn is_processor_to_spare() -> bool {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let load = std::fs::read_to_string("/proc/loadavg").ok();
     // The calling thread is one of the running threads.
-    load.as_deref().and_then(running).is_some_and(|running| running + 1 < processors)
+    sys::running_threads().is_some_and(|running| running + 1 < processors)
 }
 
-/// Returns the number of threads that run or wait for a processor, from the text of `/proc/loadavg`; `None`
-/// if it cannot be parsed.
-fn running(load: &str) -> Option<usize> {
-    load.split(' ').nth(3)?.split('/').next()?.parse().ok()
-}
-
-fn pin(cpu: usize) -> nix::Result<()> {
-    let mut set = nix::sched::CpuSet::new();
-    set.set(cpu)?;
-    // For this call, 0 means the calling thread, not the whole process.
-    nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set)
-}
-
-/// Time before the deadline at which [`PaceMode::Hybrid`] begins to spin: longer than almost every wake-up
-/// latency of an idle machine, but only 6 % of a processor at 1000 packets per second.
-const SPIN_TIME: Span = Span::micros(60);
+/// Time before the deadline at which [`PaceMode::Hybrid`] begins to spin.
+pub(crate) const SPIN_TIME: Span = sys::SPIN_TIME;
 /// Maximum uninterrupted sleep, so that a stop is noticed soon.
 const MAX_SLEEP: Span = Span::millis(100);
 
@@ -218,13 +199,7 @@ impl Pacer {
     }
 }
 
-/// Sleeps until the steady clock reaches `until`, or a signal arrives.
-pub(crate) fn sleep_until(until: SteadyTime) {
-    // An absolute time, so that a delay before the call does not prolong the sleep.
-    let at = TimeSpec::new(until.0.div_euclid(SECOND), until.0.rem_euclid(SECOND));
-    // The call fails only for a signal or an invalid time, and callers check the clock again.
-    let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &at);
-}
+pub(crate) use sys::sleep_until;
 
 #[cfg(test)]
 mod tests {
@@ -257,8 +232,6 @@ mod tests {
         assert_eq!(by_rate(Span::micros(21), true), (PaceMode::Sleep, None));
         let asked = Pacing { mode: Some(PaceMode::Hybrid), ..Pacing::default() };
         assert_eq!(asked.mode_on(Span::micros(1), || true), (PaceMode::Hybrid, None));
-        assert_eq!(running("0.57 1.20 1.53 3/412 7\n"), Some(3));
-        assert_eq!(running("unknown"), None);
     }
 
     #[test]

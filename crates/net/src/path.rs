@@ -4,11 +4,10 @@
 //! ICMP error sent to this host; errors that do not quote one of this program's probes are ignored.
 
 use crate::clock;
-use crate::cmsg::ReceivedInfo;
 use crate::privilege::{Capability, needs};
 use crate::sockets;
 use crate::stamp::StampMode;
-use crate::sys::{Inbox, MAX_BATCH};
+use crate::sys::{Inbox, MAX_BATCH, ReceiveMode};
 use crate::twoway::socket;
 use jitlat_core::path::{Path, PathEnd};
 use jitlat_core::path_history::PathEvent;
@@ -136,7 +135,7 @@ impl TraceRun {
     fn read_errors(&mut self, observer: &mut dyn FnMut(&PathEvent<'_>)) -> io::Result<()> {
         let TraceRun { tracer, errors, probes } = self;
         for _ in 0..MAX_ROUNDS {
-            match errors.inbox.receive(errors.socket.as_fd(), libc::MSG_DONTWAIT) {
+            match errors.inbox.receive(errors.socket.as_fd(), ReceiveMode::Queued) {
                 Ok(0) => break,
                 Ok(_) => {}
                 Err(e) if sockets::waits(&e) => break,
@@ -145,7 +144,7 @@ impl TraceRun {
             let now = clock::steady();
             for datagram in errors.inbox.datagrams() {
                 let Some(from) = datagram.sender() else { continue };
-                let at = ReceivedInfo::parse(datagram.control).stamp.map_or_else(clock::wall, |s| s.at);
+                let at = datagram.info().stamp.map_or_else(clock::wall, |s| s.at);
                 let message = match errors.family {
                     IcmpFamily::V4 => without_ip_header(datagram.data),
                     IcmpFamily::V6 => datagram.data,

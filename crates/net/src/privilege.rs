@@ -1,5 +1,6 @@
 //! Linux capabilities: those of this program, the purpose of each, and commands that grant missing ones.
 
+use crate::sys;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -55,8 +56,7 @@ impl Capability {
 
     /// True if this program has the capability.
     pub fn is_held(self) -> bool {
-        let capability = self.to_string().parse();
-        capability.is_ok_and(|c| caps::has_cap(None, caps::CapSet::Effective, c).unwrap_or(false))
+        sys::has_capability(&self.to_string())
     }
 }
 
@@ -69,6 +69,9 @@ impl fmt::Display for Capability {
 
 /// Returns the command that grants `wanted` to this program.
 pub fn how_to_grant(wanted: &[Capability]) -> String {
+    if !sys::HAS_CAPABILITIES {
+        return "run it as an administrator".to_owned();
+    }
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("jitlat"));
     let names: Vec<&str> = wanted.iter().map(|c| c.name()).collect();
     format!("sudo setcap {}=ep {}", names.join(","), program.display())
@@ -80,12 +83,15 @@ pub fn how_to_grant(wanted: &[Capability]) -> String {
 /// module). The command includes the capabilities that the program already has, because setcap replaces
 /// earlier grants.
 pub fn needs(capability: Capability) -> String {
+    if !sys::HAS_CAPABILITIES {
+        return "needs the rights of an administrator".to_owned();
+    }
     if capability.is_held() {
         return format!(
             "this program has {capability}, but the system still refuses: is it limited by a container?"
         );
     }
-    let root = nix::unistd::geteuid().is_root();
+    let root = sys::is_root();
     let wanted: Vec<Capability> =
         Capability::ALL.into_iter().filter(|c| *c == capability || !root && c.is_held()).collect();
     format!("needs {capability}: {}", how_to_grant(&wanted))

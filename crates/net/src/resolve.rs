@@ -1,9 +1,8 @@
 //! Resolves names of hosts and interfaces to addresses, in the same way for every test.
 
 use crate::client::AddressFamily;
+use crate::sys::{interface_index, interfaces};
 use jitlat_core::prefix::Prefix;
-use nix::ifaddrs::getifaddrs;
-use nix::net::if_::if_nametoindex;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
 
@@ -62,14 +61,10 @@ fn others(interfaces: &[String]) -> String {
 
 /// Returns the names of the interfaces that have IPv6 link-local addresses.
 fn interfaces_with_link_local() -> Vec<String> {
-    let entries = getifaddrs().into_iter().flatten();
-    let link_local = entries.filter(|entry| {
-        let v6 = entry
-            .address
-            .and_then(|address| address.as_sockaddr_in6().map(nix::sys::socket::SockaddrIn6::ip));
-        v6.is_some_and(|v6| v6.is_unicast_link_local())
-    });
-    let mut names: Vec<String> = link_local.map(|entry| entry.interface_name).collect();
+    let is_link_local = |address: &IpAddr| matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
+    let entries = interfaces().unwrap_or_default().into_iter();
+    let link_local = entries.filter(|entry| entry.address.as_ref().is_some_and(is_link_local));
+    let mut names: Vec<String> = link_local.map(|entry| entry.name).collect();
     names.sort_unstable();
     names.dedup();
     names
@@ -92,7 +87,7 @@ pub fn addresses(
     if let Some((address, name)) = host.split_once('%')
         && address.parse::<Ipv6Addr>().is_ok()
         && name.parse::<u32>().is_err()
-        && if_nametoindex(name).is_err()
+        && interface_index(name).is_err()
     {
         return Err(ResolveError::UnknownInterface(name.to_owned()));
     }
@@ -109,7 +104,7 @@ pub fn addresses(
                 address: *v6.ip(),
                 interfaces: interfaces_with_link_local(),
             })?;
-            let index = if_nametoindex(name).map_err(|_| ResolveError::UnknownInterface(name.to_owned()))?;
+            let index = interface_index(name).map_err(|_| ResolveError::UnknownInterface(name.to_owned()))?;
             v6.set_scope_id(index);
         }
         if family.is_none_or(|family| family.has(&address)) && !wanted.contains(&address) {
@@ -152,14 +147,14 @@ pub fn local_addresses(text: &str) -> Result<Vec<IpAddr>, String> {
     if let Some((address, interface)) = address.split_once('%')
         && let Ok(address) = address.parse::<Ipv6Addr>()
     {
-        return match own_scopes(address).any(|scope| if_nametoindex(interface).ok() == Some(scope)) {
+        return match own_scopes(address).any(|scope| interface_index(interface).ok() == Some(scope)) {
             true => Ok(vec![address.into()]),
             false => Err(format!(
                 "interface {interface} does not have the address {address}: `ip address` lists both"
             )),
         };
     }
-    if if_nametoindex(text).is_err() {
+    if interface_index(text).is_err() {
         return Err(format!(
             "'{text}' is neither an address nor an interface of this host: `ip address` lists both"
         ));
@@ -180,18 +175,11 @@ pub fn is_link_local(address: &IpAddr) -> bool {
 
 /// Returns the networks to which this host is directly connected, without loopback.
 pub fn connected_networks() -> Vec<Prefix> {
-    let entries = getifaddrs().into_iter().flatten();
+    let entries = interfaces().unwrap_or_default().into_iter();
     let mut networks: Vec<Prefix> = entries
         .filter_map(|entry| {
-            let (address, mask) = (entry.address?, entry.netmask?);
-            let (address, length) = match (address.as_sockaddr_in(), mask.as_sockaddr_in()) {
-                (Some(address), Some(mask)) => (IpAddr::V4(address.ip()), mask.ip().to_bits().leading_ones()),
-                _ => {
-                    let (address, mask) = (address.as_sockaddr_in6()?.ip(), mask.as_sockaddr_in6()?.ip());
-                    (IpAddr::V6(address), mask.to_bits().leading_ones())
-                }
-            };
-            Prefix::new(address, u8::try_from(length).ok()?).filter(|_| !address.is_loopback())
+            let address = entry.address.filter(|address| !address.is_loopback())?;
+            Prefix::new(address, entry.prefix_length?)
         })
         .collect();
     networks.sort_unstable();
@@ -201,11 +189,8 @@ pub fn connected_networks() -> Vec<Prefix> {
 
 /// Returns the indices of the interfaces that have `address`.
 fn own_scopes(address: Ipv6Addr) -> impl Iterator<Item = u32> {
-    let entries = getifaddrs().into_iter().flatten();
-    entries.filter_map(move |entry| {
-        let has = entry.address.as_ref().and_then(|a| a.as_sockaddr_in6()).is_some_and(|a| a.ip() == address);
-        if has { if_nametoindex(entry.interface_name.as_str()).ok() } else { None }
-    })
+    let entries = interfaces().unwrap_or_default().into_iter();
+    entries.filter(move |entry| entry.address == Some(IpAddr::V6(address))).map(|entry| entry.index)
 }
 
 /// Returns the address and port to bind a socket to. A link-local address gets the index of its interface, without which
@@ -229,15 +214,10 @@ pub fn reachable_at(at: IpAddr) -> Vec<IpAddr> {
 
 /// Returns the addresses of the interfaces whose names `wanted` accepts, IPv4 first, without IPv6 link-local ones.
 fn own_addresses(wanted: impl Fn(&str) -> bool) -> Vec<IpAddr> {
-    let all = getifaddrs().into_iter().flatten();
+    let all = interfaces().unwrap_or_default().into_iter();
     let mut found: Vec<IpAddr> = all
-        .filter(|entry| wanted(&entry.interface_name))
+        .filter(|entry| wanted(&entry.name))
         .filter_map(|entry| entry.address)
-        .filter_map(|address| match (address.as_sockaddr_in(), address.as_sockaddr_in6()) {
-            (Some(v4), _) => Some(IpAddr::V4(v4.ip())),
-            (_, Some(v6)) => Some(IpAddr::V6(v6.ip())),
-            _ => None,
-        })
         .filter(|address| !is_link_local(address))
         .collect();
     found.sort_unstable();
@@ -269,7 +249,7 @@ mod tests {
         };
         assert_eq!(found("[::1]", None, None).unwrap(), ["[::1]:7"]);
         assert_eq!(found("::ffff:192.0.2.7", Some(AddressFamily::V4), None).unwrap(), ["192.0.2.7:7"]);
-        let index = if_nametoindex("lo").unwrap();
+        let index = interface_index("lo").unwrap();
         assert_eq!(found("fe80::1%lo", None, None).unwrap(), [format!("[fe80::1%{index}]:7")]);
         assert_eq!(found("fe80::1", None, Some("lo")).unwrap(), [format!("[fe80::1%{index}]:7")]);
         let error = |host: &str, family, interface| found(host, family, interface).unwrap_err().to_string();

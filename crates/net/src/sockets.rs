@@ -2,13 +2,11 @@
 
 use crate::privilege::{Capability, needs};
 use crate::resolve::{self, local_address};
-use jitlat_core::{Dscp, Ecn, EcnMarking};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{setsockopt, sockopt};
+use crate::sys::{self, AsFd, PollFd, PollFlags, poll};
+use jitlat_core::{Dscp, Ecn, EcnMarking, Span};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 /// Maximum number of connections waiting to be accepted.
@@ -90,7 +88,7 @@ pub(crate) fn connect(
     socket.set_nonblocking(true)?;
     match socket.connect(&peer.into()) {
         Ok(()) => {}
-        Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => wait_connected(&socket, timeout, stopped)?,
+        Err(e) if sys::is_in_progress(&e) => wait_connected(&socket, timeout, stopped)?,
         Err(e) => return Err(e),
     }
     socket.set_nonblocking(false)?;
@@ -159,12 +157,10 @@ pub(crate) fn connect_first(
         }
         let mut ready: Vec<PollFd<'_>> =
             attempts.iter().map(|a| PollFd::new(a.socket.as_fd(), PollFlags::POLLOUT)).collect();
-        let waited = poll(&mut ready, PollTimeout::from(MAX_WAIT.as_millis() as u16));
+        let waited = poll(&mut ready, Some(Span::millis(MAX_WAIT.as_millis() as i64)));
         let is_ready: Vec<bool> = ready.iter().map(|fd| fd.any().unwrap_or(false)).collect();
-        if let Err(e) = waited
-            && e != nix::errno::Errno::EINTR
-        {
-            return Err(NotConnected { address: attempts[0].address, source: e.into() });
+        if let Err(source) = waited {
+            return Err(NotConnected { address: attempts[0].address, source });
         }
         let now = Instant::now();
         for (k, is_ready) in is_ready.into_iter().enumerate().rev() {
@@ -197,7 +193,7 @@ fn begin(local: Option<IpAddr>, address: SocketAddr) -> io::Result<(Socket, bool
     socket.set_nonblocking(true)?;
     match socket.connect(&address.into()) {
         Ok(()) => Ok((socket, true)),
-        Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => Ok((socket, false)),
+        Err(e) if sys::is_in_progress(&e) => Ok((socket, false)),
         Err(e) => Err(e),
     }
 }
@@ -208,11 +204,9 @@ fn wait_connected(socket: &Socket, timeout: Duration, mut stopped: impl FnMut() 
         let left = until.saturating_duration_since(Instant::now());
         let slice = left.min(MAX_WAIT).as_millis() as u16;
         let mut ready = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
-        match poll(&mut ready, PollTimeout::from(slice)) {
-            // A writable socket means that connecting has succeeded or failed; SO_ERROR shows which.
-            Ok(n) if n > 0 => return socket.take_error()?.map_or(Ok(()), Err),
-            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
-            Err(e) => return Err(e.into()),
+        // A writable socket means that connecting has succeeded or failed; SO_ERROR shows which.
+        if poll(&mut ready, Some(Span::millis(slice.into())))? > 0 {
+            return socket.take_error()?.map_or(Ok(()), Err);
         }
         if stopped() {
             return Err(ErrorKind::Interrupted.into());
@@ -288,39 +282,19 @@ pub(crate) fn waits(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-/// Buffer size to request in each direction, in bytes: enough for tens of thousands of small packets.
-const BUFFER: usize = 8 << 20;
-
-/// Enlarges the socket's buffers, beyond the system's limit if permitted, otherwise up to the limit.
-pub(crate) fn enlarge(socket: &impl AsFd) {
-    // The "force" options exceed the system's limit but need CAP_NET_ADMIN; the others are capped at the
-    // limit.
-    if setsockopt(socket, sockopt::RcvBufForce, &BUFFER).is_err() {
-        let _ = setsockopt(socket, sockopt::RcvBuf, &BUFFER);
-    }
-    if setsockopt(socket, sockopt::SndBufForce, &BUFFER).is_err() {
-        let _ = setsockopt(socket, sockopt::SndBuf, &BUFFER);
-    }
-}
-
-/// Enables control messages about each received packet. Options that the kernel does not support are skipped.
-pub(crate) fn observe(socket: &impl AsFd, v6: bool) {
-    if v6 {
-        let _ = setsockopt(socket, sockopt::Ipv6RecvTClass, &true);
-        let _ = setsockopt(socket, sockopt::Ipv6RecvHopLimit, &true);
-    }
-    // An IPv6 socket may have an IPv4 peer (v4-mapped address), whose fields only these options report.
-    let _ = setsockopt(socket, sockopt::IpRecvTos, &true);
-    let _ = setsockopt(socket, sockopt::Ipv4RecvTtl, &true);
-}
+pub(crate) use sys::{enlarge, has_message_priority, is_mtu_report, is_prohibition, observe};
 
 /// Error: the system did not set the requested DSCP.
 #[derive(Debug, thiserror::Error)]
-#[error("DSCP {dscp} and {mark} were not set: {}", .source.desc())]
+#[error(
+    "DSCP {dscp} and {mark} {}: {}",
+    if .source.kind() == ErrorKind::Unsupported { "are not promised" } else { "were not set" },
+    sys::reason(.source)
+)]
 pub(crate) struct NotMarked {
     dscp: Dscp,
     mark: Ecn,
-    source: nix::Error,
+    source: io::Error,
 }
 
 /// Sets DSCP and mark of the packets that a socket sends.
@@ -362,11 +336,8 @@ impl PacketMarker {
 
 /// Sets DSCP and ECN field of every packet sent on `socket`, UDP or TCP. TCP negotiates ECN itself and ignores the field.
 pub(crate) fn mark(socket: &impl AsFd, dscp: Dscp, mark: Ecn) -> Result<(), NotMarked> {
-    let octet = i32::from(dscp.octet() | mark.bits());
-    let v4 = setsockopt(socket, sockopt::Ipv4Tos, &octet);
-    // An IPv6 socket has both options, an IPv4 socket only that of IPv4.
-    let v6 = setsockopt(socket, sockopt::Ipv6TClass, &octet);
-    v6.or(v4).map_err(|source| NotMarked { dscp, mark, source })
+    let set = sys::set_traffic_class(socket, dscp.octet() | mark.bits());
+    set.map_err(|source| NotMarked { dscp, mark, source })
 }
 
 /// Error: the system did not set the requested priority.
@@ -374,19 +345,18 @@ pub(crate) fn mark(socket: &impl AsFd, dscp: Dscp, mark: Ecn) -> Result<(), NotM
 #[error("priority {priority} was not set: {}", why(*.priority, .source))]
 pub(crate) struct NotPreferred {
     priority: u32,
-    source: nix::Error,
+    source: io::Error,
 }
 
-fn why(priority: u32, source: &nix::Error) -> String {
-    if priority > 6 { needs(Capability::NetAdmin) } else { source.desc().to_owned() }
+fn why(priority: u32, source: &io::Error) -> String {
+    if priority > 6 { needs(Capability::NetAdmin) } else { sys::reason(source) }
 }
 
 /// Sets the priority on this host (`SO_PRIORITY`) of every packet of `socket`. Must be called after [`mark`],
 /// because setting the DSCP makes the kernel change the priority.
 pub(crate) fn prefer(socket: &impl AsFd, priority: Option<u32>) -> Result<(), NotPreferred> {
     let Some(priority) = priority else { return Ok(()) };
-    let set = setsockopt(socket, sockopt::Priority, &priority.cast_signed());
-    set.map_err(|source| NotPreferred { priority, source })
+    sys::set_priority(socket, priority).map_err(|source| NotPreferred { priority, source })
 }
 
 /// Binds a UDP socket to `local` for a test stream; with port 0, the system chooses the port. Several sockets
@@ -424,27 +394,6 @@ pub(crate) fn discard_waiting(socket: &UdpSocket) -> io::Result<()> {
         }
     }
     socket.set_nonblocking(false)
-}
-
-/// True if the kernel accepts a priority for each message: Linux 6.14 or later.
-pub(crate) fn has_message_priority() -> bool {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
-    let mut next = || numbers.next().and_then(Result::ok).unwrap_or_default();
-    (next(), next()) >= (6, 14)
-}
-
-/// True if the error means that a host on the path prohibits the packets of a connected UDP socket (ICMP
-/// codes 9, 10 and 13; ICMPv6 code 1). Destinations that are unreachable for another reason cause no error on
-/// such a socket.
-pub(crate) fn is_prohibition(e: &io::Error) -> bool {
-    matches!(e.raw_os_error(), Some(libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EACCES))
-}
-
-/// True if the error may report that an earlier packet was larger than a link on the path can carry (ICMP). The
-/// kernel has lowered the path MTU, and sends the next packet in fragments.
-pub(crate) fn is_mtu_report(e: &io::Error) -> bool {
-    e.raw_os_error() == Some(libc::EMSGSIZE)
 }
 
 /// Returns the path MTU to the peer of the connected socket `socket`, in bytes, if packets with `length` bytes after

@@ -6,12 +6,10 @@
 //! therefore prepared some time before their stream, and every record contains the source of its stamps.
 
 use crate::privilege::{Capability, needs};
-use crate::sys;
+use crate::sys::{self, BorrowedFd};
 use jitlat_core::StampSource;
-use nix::sys::socket::{TimestampingFlag, setsockopt, sockopt};
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::BorrowedFd;
 
 /// Preferred kind of timestamps. If a kind is not available, the kind listed before it is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,37 +72,6 @@ impl StampedPackets {
     pub const BOTH: StampedPackets = StampedPackets { sent: true, received: true };
 }
 
-/// Returns the value of the socket option that requests `want`.
-pub(crate) fn flags(want: StampMode, stamped: StampedPackets) -> TimestampingFlag {
-    use TimestampingFlag as F;
-    let mut all = F::empty();
-    if want == StampMode::User {
-        return all;
-    }
-    all |= F::SOF_TIMESTAMPING_SOFTWARE;
-    if stamped.received {
-        all |= F::SOF_TIMESTAMPING_RX_SOFTWARE;
-    }
-    let sent = stamped.sent && want > StampMode::KernelReceive;
-    if sent {
-        all |= F::SOF_TIMESTAMPING_TX_SOFTWARE | F::SOF_TIMESTAMPING_OPT_ID | F::SOF_TIMESTAMPING_OPT_TSONLY;
-        // Also stamp the entry into the interface's queue, because this host, not the path, causes the wait
-        // in the queue.
-        all |= F::from_bits_retain(libc::SOF_TIMESTAMPING_TX_SCHED);
-    }
-    if want == StampMode::Hardware {
-        all |= F::SOF_TIMESTAMPING_RAW_HARDWARE;
-        all.set(F::SOF_TIMESTAMPING_RX_HARDWARE, stamped.received);
-        if sent {
-            // Request both stamps of each packet, so that the software stamp can replace a missing hardware
-            // stamp.
-            all |= F::SOF_TIMESTAMPING_TX_HARDWARE;
-            all |= TimestampingFlag::from_bits_retain(libc::SOF_TIMESTAMPING_OPT_TX_SWHW);
-        }
-    }
-    all
-}
-
 /// Makes the kernel stamp the packets that `socket`, bound to `local`, sends or receives. Returns the kind of
 /// stamps to expect, and notes about requests that failed.
 pub(crate) fn enable(
@@ -125,20 +92,25 @@ pub(crate) fn enable(
         return (StampMode::User, notes);
     }
     if want != StampMode::User
-        && let Err(e) = setsockopt(&socket, sockopt::Timestamping, &flags(want, stamped))
+        && let Err(e) = sys::set_stamps(&socket, sys::stamp_flags(want, stamped))
     {
-        notes.push(format!("no kernel stamps ({}): using the program's clock readings instead", e.desc()));
+        notes.push(no_stamps(&e));
         want = StampMode::User;
     }
     (want, notes)
+}
+
+/// Describes that the system gives no stamps.
+pub(crate) fn no_stamps(why: &io::Error) -> String {
+    format!("no kernel stamps ({}): using the program's clock readings instead", sys::reason(why))
 }
 
 /// Reason why an adapter provides no stamps.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdapterError {
     /// The interfaces of this host cannot be listed.
-    #[error("{}", .0.desc())]
-    Interfaces(nix::Error),
+    #[error("{}", sys::reason(.0))]
+    Interfaces(io::Error),
     /// No interface has the address.
     #[error("no interface has address {0}")]
     NoInterface(IpAddr),
@@ -153,14 +125,8 @@ pub(crate) enum AdapterError {
 /// Makes the adapter of the interface that has the address `local` stamp all packets that it sends and
 /// receives.
 pub(crate) fn enable_adapter(socket: BorrowedFd<'_>, local: IpAddr) -> Result<(), AdapterError> {
-    let interfaces = nix::ifaddrs::getifaddrs().map_err(AdapterError::Interfaces)?;
-    let ours = |a: &nix::ifaddrs::InterfaceAddress| {
-        a.address.is_some_and(|s| match local {
-            IpAddr::V4(ip) => s.as_sockaddr_in().is_some_and(|s| s.ip() == ip),
-            IpAddr::V6(ip) => s.as_sockaddr_in6().is_some_and(|s| s.ip() == ip),
-        })
-    };
-    let name = interfaces.into_iter().find(ours).map(|a| a.interface_name);
+    let interfaces = sys::interfaces().map_err(AdapterError::Interfaces)?;
+    let name = interfaces.into_iter().find(|a| a.address == Some(local)).map(|a| a.name);
     let name = name.ok_or(AdapterError::NoInterface(local))?;
     sys::stamp_in_hardware(socket, &name).map_err(|source| AdapterError::Refused { name, source })
 }

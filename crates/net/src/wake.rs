@@ -2,19 +2,17 @@
 //! threads that share it, and [`wait`] waits.
 
 use crate::clock::steady;
+use crate::sys::{Event, PollFd, PollFlags, poll};
 use jitlat_core::SteadyTime;
-use jitlat_core::time::SECOND;
-use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::eventfd::{EfdFlags, EventFd};
-use nix::sys::time::TimeSpec;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+pub use crate::sys::{AsFd, BorrowedFd, OwnedFd};
+
 /// Wakes a thread that polls it. Clones wake the same thread.
 #[derive(Clone, Debug)]
-pub struct Waker(Arc<EventFd>);
+pub struct Waker(Arc<Event>);
 
 impl Waker {
     /// Creates a waker.
@@ -22,18 +20,18 @@ impl Waker {
     /// # Errors
     /// The process has no free descriptors.
     pub fn new() -> io::Result<Waker> {
-        Ok(Waker(Arc::new(EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?)))
+        Ok(Waker(Arc::new(Event::new()?)))
     }
 
     /// Ends the current wait, or the next one. Never blocks.
     pub fn wake(&self) {
-        let _ = self.0.write(1);
+        self.0.set();
     }
 
     /// Resets the waker, so that the next wait blocks again; returns true if the waker was used. The woken
     /// thread must call this before it checks the reason.
     pub fn clear(&self) -> bool {
-        self.0.read().is_ok()
+        self.0.clear()
     }
 }
 
@@ -92,8 +90,7 @@ pub fn wait(readable: &[BorrowedFd<'_>], deadline: Option<SteadyTime>) {
 /// Like [`wait`], for any events of the descriptors. Callers do not rely on the reason for waking, but check everything
 /// that they wait for.
 pub(crate) fn wait_ready(fds: &mut [PollFd<'_>], deadline: Option<SteadyTime>) {
-    let left = deadline.map(|deadline| (deadline - steady()).0.max(0));
-    let _ = ppoll(fds, left.map(|left| TimeSpec::new(left / SECOND, left % SECOND)), None);
+    let _ = poll(fds, deadline.map(|deadline| deadline - steady()));
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ fn without_descriptors_servers_wait_and_serve_again() {
         addresses.iter().map(|at| (Socket::new(Domain::IPV4, Type::STREAM, None).unwrap(), *at)).collect();
     let highest = clients.iter().map(|(s, _)| s.as_raw_fd()).max().unwrap();
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
-    setrlimit(Resource::RLIMIT_NOFILE, highest as u64 + 1, hard).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, highest as nix::sys::resource::rlim_t + 1, hard).unwrap();
     for (client, at) in &clients {
         client.connect(&(*at).into()).unwrap();
     }

@@ -9,9 +9,9 @@
 mod filter;
 
 use super::Frame;
-use crate::cmsg::{ControlMessages, instants};
 use crate::privilege::{Capability, needs};
-use crate::sys::{self, Datagram, Inbox, MAX_BATCH, Ring, RingPacket};
+use crate::sys::control::{ControlMessages, instants};
+use crate::sys::{self, Datagram, Inbox, MAX_BATCH, ReceiveMode, Ring, RingPacket};
 use jitlat_core::prefix::Prefix;
 use jitlat_core::time::{Span, WallTime};
 use jitlat_passive::LinkType;
@@ -201,7 +201,7 @@ impl InterfaceCapture {
         }
         let KernelQueue::Queue(inbox, emptied) = &mut self.packets else { return Ok(0) };
         let taken = loop {
-            match inbox.receive(self.socket.as_fd(), libc::MSG_DONTWAIT) {
+            match inbox.receive(self.socket.as_fd(), ReceiveMode::Queued) {
                 Ok(taken) => break taken,
                 Err(e) => match e.raw_os_error() {
                     Some(libc::EAGAIN | libc::EINTR) => return Ok(0),

@@ -9,6 +9,7 @@
 mod buffer;
 mod follow;
 mod input;
+#[cfg_attr(not(target_os = "linux"), path = "../elsewhere/capture_interface.rs")]
 pub mod interface;
 mod pcap;
 mod pcapng;

@@ -2,12 +2,12 @@
 //! disciplines.
 
 use super::{line, number};
-use crate::{adapter_clock, launch, sys};
+use crate::sys::{self, AsFd};
+use crate::{adapter_clock, launch};
 use jitlat_core::clock::AdapterClock;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
-use std::os::fd::AsFd;
 
 /// An interface that is up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -65,6 +65,12 @@ pub struct Abilities {
     pub clock: Option<u32>,
 }
 
+// Bits of `SOF_TIMESTAMPING_…`.
+const SOF_TX_HARDWARE: u32 = 1 << 0;
+const SOF_TX_SOFTWARE: u32 = 1 << 1;
+const SOF_RX_HARDWARE: u32 = 1 << 2;
+const SOF_RX_SOFTWARE: u32 = 1 << 3;
+const SOF_RAW_HARDWARE: u32 = 1 << 6;
 const ETHTOOL_GCOALESCE: u32 = 0x0e;
 const ETHTOOL_GET_TS_INFO: u32 = 0x41;
 /// Bit of `HWTSTAMP_FILTER_ALL`.
@@ -78,12 +84,12 @@ impl Abilities {
     fn parse(fields: [u32; 11]) -> Abilities {
         let [_, able, clock, sending, _, _, _, filters, ..] = fields;
         let can = |bit: u32| able & bit != 0;
-        let raw = can(libc::SOF_TIMESTAMPING_RAW_HARDWARE);
+        let raw = can(SOF_RAW_HARDWARE);
         Abilities {
-            software_send: can(libc::SOF_TIMESTAMPING_TX_SOFTWARE),
-            software_receive: can(libc::SOF_TIMESTAMPING_RX_SOFTWARE),
-            hardware_send: raw && can(libc::SOF_TIMESTAMPING_TX_HARDWARE) && sending & SEND_ON != 0,
-            hardware_receive: raw && can(libc::SOF_TIMESTAMPING_RX_HARDWARE) && filters & FILTER_ALL != 0,
+            software_send: can(SOF_TX_SOFTWARE),
+            software_receive: can(SOF_RX_SOFTWARE),
+            hardware_send: raw && can(SOF_TX_HARDWARE) && sending & SEND_ON != 0,
+            hardware_receive: raw && can(SOF_RX_HARDWARE) && filters & FILTER_ALL != 0,
             clock: (clock != u32::MAX).then_some(clock),
         }
     }
@@ -91,18 +97,11 @@ impl Abilities {
 
 /// Returns all interfaces that are up, sorted by name.
 pub fn all() -> Vec<InterfaceReport> {
-    use nix::net::if_::InterfaceFlags as Flags;
     let mut found: BTreeMap<String, InterfaceReport> = BTreeMap::new();
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok();
-    for entry in nix::ifaddrs::getifaddrs().into_iter().flatten() {
-        if !entry.flags.contains(Flags::IFF_UP) {
-            continue;
-        }
-        let name = &entry.interface_name;
-        let interface = found.entry(name.clone()).or_insert_with(|| describe(name, socket.as_ref()));
-        let v4 = entry.address.as_ref().and_then(|a| a.as_sockaddr_in().map(|s| IpAddr::V4(s.ip())));
-        let v6 = entry.address.as_ref().and_then(|a| a.as_sockaddr_in6().map(|s| IpAddr::V6(s.ip())));
-        interface.addresses.extend(v4.or(v6));
+    for entry in sys::interfaces().unwrap_or_default().into_iter().filter(|entry| entry.is_up) {
+        let describe = || describe(&entry.name, entry.index, socket.as_ref());
+        found.entry(entry.name.clone()).or_insert_with(describe).addresses.extend(entry.address);
     }
     found.into_values().collect()
 }
@@ -110,24 +109,18 @@ pub fn all() -> Vec<InterfaceReport> {
 /// Returns the number of the adapter's clock of the interface that has the address `local`; `None` if it has none.
 pub(crate) fn adapter_clock_of(local: IpAddr) -> Option<u32> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
-    let name = nix::ifaddrs::getifaddrs().ok()?.find_map(|entry| {
-        let address = entry.address?;
-        let v4 = address.as_sockaddr_in().map(|s| IpAddr::V4(s.ip()));
-        let ip = v4.or_else(|| address.as_sockaddr_in6().map(|s| IpAddr::V6(s.ip())))?;
-        (ip == local).then_some(entry.interface_name)
-    })?;
+    let name = sys::interfaces().ok()?.into_iter().find(|entry| entry.address == Some(local))?.name;
     let stamps = sys::query_adapter(socket.as_fd(), &name, ETHTOOL_GET_TS_INFO).ok()?;
     Abilities::parse(stamps).clock
 }
 
-fn describe(name: &str, socket: Option<&UdpSocket>) -> InterfaceReport {
+fn describe(name: &str, index: u32, socket: Option<&UdpSocket>) -> InterfaceReport {
     let of = |file: &str| format!("/sys/class/net/{name}/{file}");
     let driver = std::fs::read_link(of("device/driver")).ok();
     let stamps = socket.and_then(|s| sys::query_adapter(s.as_fd(), name, ETHTOOL_GET_TS_INFO).ok());
     // Offset of rx_coalesce_usecs in struct ethtool_coalesce: the word after the command.
     let coalesce = socket.and_then(|s| sys::query_adapter::<23>(s.as_fd(), name, ETHTOOL_GCOALESCE).ok());
-    let index = nix::net::if_::if_nametoindex(name).ok();
-    let queues = index.and_then(|index| launch::disciplines(index).ok()).unwrap_or_default();
+    let queues = launch::disciplines(index).unwrap_or_default();
     InterfaceReport {
         launch_times: queues.iter().find_map(|queue| queue.etf).map(|etf| match etf.offload {
             true => LaunchTimes::Adapter,

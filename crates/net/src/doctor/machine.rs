@@ -1,9 +1,7 @@
 //! Processors, power saving, load and scheduling, as reported by the kernel.
 
 use super::{line, number};
-use nix::sched::sched_getaffinity;
-use nix::sys::resource::{Resource, getrlimit};
-use nix::unistd::Pid;
+use crate::sys;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs;
@@ -77,7 +75,7 @@ impl MachineReport {
         let sources = line(clock.join("available_clocksource")).unwrap_or_default();
         MachineReport {
             model: model(),
-            cpus: affinity(),
+            cpus: sys::processors(),
             online: line(format!("{CPUS}/online")),
             isolated: line(format!("{CPUS}/isolated")),
             nohz_full: line(format!("{CPUS}/nohz_full")).filter(|l| l != "(null)"),
@@ -92,10 +90,9 @@ impl MachineReport {
             virtual_machine: virtual_machine(),
             container: container(),
             realtime_kernel: number::<u8>("/sys/kernel/realtime") == Some(1),
-            rtprio_limit: getrlimit(Resource::RLIMIT_RTPRIO).ok().map(|l| l.0),
+            rtprio_limit: sys::priority_limit(),
             realtime_permitted: realtime_permitted(),
-            timer_slack: number("/proc/self/timerslack_ns")
-                .or_else(|| nix::sys::prctl::get_timerslack().ok().map(|ns| ns as u64)),
+            timer_slack: number("/proc/self/timerslack_ns").or_else(sys::timer_slack),
             clock_source: crate::clock::source(),
             clock_sources: sources.split_whitespace().map(str::to_owned).collect(),
         }
@@ -106,12 +103,6 @@ fn model() -> Option<String> {
     let text = fs::read_to_string("/proc/cpuinfo").ok()?;
     let (_, name) = text.lines().find(|l| l.starts_with("model name"))?.split_once(':')?;
     Some(name.trim().to_owned())
-}
-
-fn affinity() -> usize {
-    let set = sched_getaffinity(Pid::from_raw(0)).ok();
-    let counted = set.map(|s| (0..nix::sched::CpuSet::count()).filter(|i| s.is_set(*i) == Ok(true)).count());
-    counted.unwrap_or(1)
 }
 
 fn governors() -> BTreeMap<String, usize> {

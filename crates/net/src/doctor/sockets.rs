@@ -2,7 +2,7 @@
 
 use super::number;
 use crate::sockets::enlarge;
-use nix::sys::socket::{getsockopt, sockopt};
+use crate::sys;
 use serde::Serialize;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::net::{Ipv4Addr, UdpSocket};
@@ -36,7 +36,7 @@ impl SocketReport {
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok();
         let of = |s: &UdpSocket| {
             enlarge(s);
-            (getsockopt(s, sockopt::RcvBuf).ok(), getsockopt(s, sockopt::SndBuf).ok())
+            (sys::receive_buffer(s), sys::send_buffer(s))
         };
         let (receive, send) = socket.as_ref().map_or((None, None), of);
         SocketReport {

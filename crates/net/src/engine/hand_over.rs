@@ -6,13 +6,10 @@
 //! are passed one by one.
 
 use crate::launch::Launch;
-use crate::sys;
+use crate::sys::{self, AsFd};
 use jitlat_core::{Span, SteadyTime};
-use nix::sys::socket::{setsockopt, sockopt};
-use socket2::SockRef;
 use std::io::{self, IoSlice};
 use std::net::UdpSocket;
-use std::os::fd::AsFd;
 
 /// Maximum payload of a buffer, in bytes: the longest datagram minus the IPv6 headers, rounded down.
 const MAX_PAYLOAD: usize = 65_000;
@@ -39,7 +36,7 @@ impl<'a> HandOver<'a> {
     /// Creates a hand-over that sends packets of `payload` bytes in one buffer, if the system can cut the
     /// buffer into datagrams.
     pub fn segmented(socket: &'a UdpSocket, payload: u16) -> HandOver<'a> {
-        let can = setsockopt(socket, sockopt::UdpGsoSegment, &payload.into()).is_ok();
+        let can = sys::set_segment(socket, payload).is_ok();
         let together = if can { MAX_PAYLOAD / usize::from(payload) } else { 1 };
         HandOver { socket, together, launch: None }
     }
@@ -69,9 +66,9 @@ impl<'a> HandOver<'a> {
         if self.together > 1 {
             let count = packets.len().min(self.together);
             let buffer = packets[..count].as_flattened();
-            match SockRef::from(self.socket).send_vectored_with_flags(buffer, libc::MSG_DONTWAIT) {
+            match sys::send_parts(self.socket, buffer) {
                 Ok(_) => return Ok(count),
-                Err(e) if refuses_segments(&e) => self.give_up_segments(),
+                Err(e) if sys::refuses_segments(&e) => self.give_up_segments(),
                 Err(e) => return Err(e),
             }
         }
@@ -81,23 +78,14 @@ impl<'a> HandOver<'a> {
     fn give_up_segments(&mut self) {
         self.together = 1;
         // If this option cannot be set, all sends will fail and be counted.
-        let _ = setsockopt(self.socket, sockopt::UdpGsoSegment, &0);
+        let _ = sys::set_segment(self.socket, 0);
     }
-}
-
-/// True if the kernel cannot send segmented buffers to this peer: the adapter does not compute checksums,
-/// IPsec is used, or segments exceed the path MTU.
-fn refuses_segments(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP | libc::ENOPROTOOPT)
-    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::{Inbox, MAX_BATCH};
+    use crate::sys::{Inbox, MAX_BATCH, ReceiveMode};
 
     /// Returns the lengths of the datagrams that arrive after `count` packets of `payload` bytes were passed
     /// to the kernel, and true if they were sent in one buffer until the end.
@@ -115,7 +103,7 @@ mod tests {
         }
         let (mut inbox, mut lengths) = (Inbox::new(MAX_BATCH, 64), Vec::new());
         while lengths.len() < count {
-            inbox.receive(to.as_fd(), libc::MSG_WAITFORONE).unwrap();
+            inbox.receive(to.as_fd(), ReceiveMode::Wait).unwrap();
             lengths.extend(inbox.datagrams().map(|d| d.length));
         }
         (lengths, hand_over.is_segmented())

@@ -1,9 +1,8 @@
 //! Waits of a flow's thread between instructions.
 
 use super::context::{Context, Instruction};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{MsgFlags, recv};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use crate::sys::{self, AsFd, BorrowedFd, PollFd, PollFlags, poll};
+use jitlat_core::Span;
 use std::sync::mpsc::TryRecvError;
 
 /// Maximum wait before the thread checks its state, in milliseconds.
@@ -30,11 +29,12 @@ impl Context {
         let waker = &self.stop_flags.waker;
         let mut fds = vec![PollFd::new(waker.as_fd(), PollFlags::POLLIN)];
         fds.extend(ready.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
-        let _ = poll(&mut fds, PollTimeout::from(timeout.min(MAX_WAIT_MS)));
+        let _ = poll(&mut fds, Some(Span::millis(timeout.min(MAX_WAIT_MS).into())));
         waker.clear();
         let errors = fds.get(1).and_then(PollFd::revents).is_some_and(|r| r.contains(PollFlags::POLLERR));
+        // Transmit stamps of greetings.
         if let Some(fd) = ready.filter(|_| errors) {
-            discard_error_queue(fd);
+            sys::discard_error_queue(fd);
         }
         self.instruction().unwrap_or(WakeReason::Look)
     }
@@ -49,10 +49,4 @@ impl Context {
             Err(TryRecvError::Empty) => self.stop_flags.is_stopped().then_some(WakeReason::Over),
         }
     }
-}
-
-/// Discards the transmit stamps of greetings: while the error queue has entries, poll returns at once.
-fn discard_error_queue(socket: BorrowedFd<'_>) {
-    let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
-    while recv(socket.as_raw_fd(), &mut [], flags).is_ok() {}
 }

@@ -3,19 +3,16 @@
 use super::batches::{BatchPacing, BatchReading};
 use super::context::Context;
 use crate::clock::{steady, wall};
-use crate::cmsg::ReceivedInfo;
 use crate::pace::sleep_until;
-use crate::sys::{Inbox, MAX_BATCH};
+use crate::sys::{self, AsFd, Inbox, MAX_BATCH, ReceiveMode};
 use jitlat_core::{PacketRecord, Span, Stamp, StampSource, WallTime};
 use jitlat_proto::jitlat::Recording;
 use jitlat_proto::jitlat::flow::{FlowReport, FlowRole, ReceiveReport, SendReport};
 use jitlat_proto::jitlat::framing::Framer;
 use jitlat_proto::jitlat::packet::PacketHeader;
 use jitlat_proto::jitlat::stream::{Finish, Reception, StreamArrival, StreamReceiver};
-use nix::sys::socket::{getsockopt, sockopt};
 use std::io::{ErrorKind, Read};
 use std::net::{TcpStream, UdpSocket};
-use std::os::fd::AsFd;
 
 /// Number of records for which memory is allocated before the stream starts. Longer streams allocate more.
 const RESERVED_RECORDS: usize = 1 << 20;
@@ -101,7 +98,7 @@ pub fn udp(context: &mut Context, socket: &UdpSocket) {
     // One byte more than the agreed packet length, to detect longer packets.
     let mut inbox =
         Inbox::new(MAX_BATCH, usize::from(stream.context.opening.spec.payload()) + 1).without_senders();
-    let buffer = getsockopt(socket, sockopt::RcvBuf).unwrap_or(0);
+    let buffer = sys::receive_buffer(socket).unwrap_or(0);
     let mut batches = BatchPacing::new(&stream.context.opening.spec, buffer);
     let finish = loop {
         if let Some(finish) = stream.over() {
@@ -109,11 +106,11 @@ pub fn udp(context: &mut Context, socket: &UdpSocket) {
         }
         // The socket's timeout limits this wait. Errors are ignored, because they concern packets sent
         // earlier, such as the answer to a greeting.
-        let Ok(packets) = inbox.receive(socket.as_fd(), libc::MSG_WAITFORONE) else { continue };
+        let Ok(packets) = inbox.receive(socket.as_fd(), ReceiveMode::Wait) else { continue };
         let (read, now) = (wall(), steady());
         let mut stamped = true;
         for datagram in inbox.datagrams() {
-            let info = ReceivedInfo::parse(datagram.control);
+            let info = datagram.info();
             stream.drops = info.drops.or(stream.drops);
             stamped &= info.stamp.is_some();
             let how = Reception {

@@ -8,6 +8,7 @@
 
 use crate::accept::Listener;
 use crate::clock::steady;
+use crate::sys::AsFd;
 use crate::wake::{self, Waker};
 use crate::{audit, sockets};
 use jitlat_core::{Span, SteadyTime, Transport};
@@ -16,7 +17,6 @@ use jitlat_proto::jitlat::rendezvous::{ExpectedPeer, WaitingFlows};
 use jitlat_proto::policy::{Ask, Gate, Grant, OnEviction, TEST_PORT};
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
-use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Timeout for a TCP connection to identify its flow.

@@ -12,16 +12,16 @@ use crate::pace::{PaceMode, Pacer, late_start_note};
 use crate::random::{self, Padding};
 use crate::sockets;
 use crate::stamp::StampMode;
+use crate::sys::AsFd;
 use crate::sys::MAX_BATCH;
+use crate::sys::{PollFd, PollFlags, poll};
 use jitlat_core::tcp::TcpMoment;
 use jitlat_core::{Span, SteadyTime, TestSpec, WallTime};
 use jitlat_proto::jitlat::flow::{FlowReport, SendReport};
 use jitlat_proto::jitlat::packet::{HEADER_LEN, PacketHeader};
 use jitlat_proto::jitlat::stream::{ScheduledPacket, StreamSender};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, IoSlice};
 use std::net::{TcpStream, UdpSocket};
-use std::os::fd::AsFd;
 
 /// Time from the start command to the first packet: long enough for the thread to be awake and ready.
 const START_DELAY: Span = Span::millis(2);
@@ -200,7 +200,7 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: StampMode, launch: Opt
     while times.awaited() > 0 && steady() < until {
         if times.collect(socket) == 0 {
             // Without requested events, poll returns only for the error queue, in which the stamps arrive.
-            let _ = poll(&mut [PollFd::new(socket.as_fd(), PollFlags::empty())], PollTimeout::from(20u16));
+            let _ = poll(&mut [PollFd::new(socket.as_fd(), PollFlags::empty())], Some(Span::millis(20)));
         }
     }
     if hand_over.is_launching() {
@@ -264,8 +264,7 @@ fn send_all(
                     return failed + rest.iter().filter(|due| !due.is_sentinel()).count() as u32;
                 }
                 // The queue of this host is full; the resulting delay counts as schedule error.
-                let _ =
-                    poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)], PollTimeout::from(50u16));
+                let _ = poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)], Some(Span::millis(50)));
             }
             // The error concerns an earlier packet.
             Err(e)
@@ -301,7 +300,7 @@ pub fn tcp(context: &Context, connection: &TcpStream) {
             continue;
         }
         // Waits before the clock is read, because a packet is stamped when the connection accepts it.
-        if !stream_socket::writable(connection, PollTimeout::from(50u16)) {
+        if !stream_socket::writable(connection, Span::millis(50)) {
             moments.look(connection);
             if stream.is_asked() {
                 stream.follow_requests();
@@ -340,7 +339,7 @@ fn write_record(context: &Context, connection: &TcpStream, parts: [&[u8]; 2]) ->
                 if context.stop_flags.is_stopped() {
                     return Err(io::ErrorKind::Interrupted.into());
                 }
-                stream_socket::writable(connection, PollTimeout::from(50u16));
+                stream_socket::writable(connection, Span::millis(50));
             }
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e) => return Err(e),

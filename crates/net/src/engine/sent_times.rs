@@ -3,11 +3,11 @@
 use crate::cmsg::Passage;
 use crate::departures::{MAX_AWAITED, TransmitMatcher};
 use crate::lead::Lead;
-use crate::stamp::{StampMode, StampedPackets, flags};
+use crate::stamp::{StampMode, StampedPackets};
+use crate::sys::{self, AsFd};
 use jitlat_core::{Span, Stamp, StampSource, WallTime};
 use jitlat_proto::jitlat::SentStamps;
 use std::net::IpAddr;
-use std::os::fd::AsFd;
 
 /// Number of stamps for which memory is allocated before the stream starts. Longer streams allocate more.
 const RESERVED_STAMPS: u32 = 1 << 20;
@@ -100,7 +100,7 @@ impl SentTimes {
     /// Makes the kernel count packets from 0 again. Called before the stream, and after a failed send.
     pub fn restart(&mut self, socket: impl AsFd) {
         if self.want != StampMode::User {
-            let flags = flags(self.want, StampedPackets::SENT);
+            let flags = sys::stamp_flags(self.want, StampedPackets::SENT);
             let restarted = self.departures.restart(socket, flags, |(seq, _), stamp| {
                 if let Some((passage, stamp)) = stamp {
                     self.times.set(seq, passage, stamp);
@@ -133,7 +133,7 @@ impl SentTimes {
     /// Reads one batch of stamps without blocking; returns the number of entries read from the queue.
     pub fn collect(&mut self, socket: impl AsFd) -> usize {
         let SentTimes { departures, times, lead, .. } = self;
-        let count = departures.collect(&socket, |(seq, read), passage, stamp| {
+        let count = departures.collect(socket.as_fd(), |(seq, read), passage, stamp| {
             times.set(seq, passage, stamp);
             if (passage, stamp.source) == (Passage::Left, StampSource::Kernel)
                 && let Some(lead) = lead

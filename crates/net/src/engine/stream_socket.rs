@@ -2,11 +2,10 @@
 
 use crate::sockets::{PacketMarker, enlarge, observe, prefer};
 use crate::stamp::{self, StampMode, StampedPackets};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{setsockopt, sockopt};
+use crate::sys::{self, AsFd, PollFd, PollFlags, poll};
+use jitlat_core::Span;
 use std::io::{self, IoSlice, Write};
 use std::net::{TcpStream, UdpSocket};
-use std::os::fd::AsFd;
 use std::time::Duration;
 
 /// Maximum wait of a packet thread, so that it notices a stop.
@@ -44,7 +43,7 @@ pub(crate) fn prepare_udp(
         true => marks.set(socket),
         false => {
             // Packets dropped by this host would otherwise look like loss on the path.
-            let _ = setsockopt(socket, sockopt::RxqOvfl, &1);
+            sys::observe_drops(socket);
             observe(socket, local.is_ipv6());
             Vec::new()
         }
@@ -67,9 +66,9 @@ pub(crate) fn prepare_tcp(stream: &TcpStream, marks: Option<Marks>) -> io::Resul
 }
 
 /// Waits until `stream` accepts more bytes, for at most `timeout`; returns true if it does.
-pub(crate) fn writable(stream: &TcpStream, timeout: PollTimeout) -> bool {
+pub(crate) fn writable(stream: &TcpStream, timeout: Span) -> bool {
     let mut queue = [PollFd::new(stream.as_fd(), PollFlags::POLLOUT)];
-    poll(&mut queue, timeout).is_ok_and(|n| n > 0)
+    poll(&mut queue, Some(timeout)).is_ok_and(|n| n > 0)
 }
 
 /// Writes as much of the concatenated `parts`, starting at byte `done`, as the kernel accepts without

@@ -2,10 +2,10 @@
 
 use crate::clock::steady;
 use crate::sys;
+use crate::sys::AsFd;
 use jitlat_core::tcp::{MAX_TCP_MOMENTS, TcpMoment};
 use jitlat_core::{Span, SteadyTime};
 use std::net::TcpStream;
-use std::os::fd::AsFd;
 
 /// Shortest time between two samples.
 const MIN_INTERVAL: Span = Span::millis(20);

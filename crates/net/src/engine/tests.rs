@@ -5,13 +5,13 @@ use super::*;
 use crate::launch::{LaunchHost, ThisHost, fake};
 use crate::pace::{PaceMode, Pacing, SendSettings};
 use crate::sockets::bind_tcp;
+use crate::sys::AsFd;
+use crate::sys::{PollFd, PollFlags, poll};
 use jitlat_core::{Direction, Schedule, Span, StampSource, TestSpec};
 use jitlat_proto::jitlat::flow::Meeting;
 use jitlat_proto::jitlat::packet::PacketHeader;
 use jitlat_proto::jitlat::stream::ReceiverTimeouts;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::net::{Ipv4Addr, UdpSocket};
-use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -72,7 +72,7 @@ fn next_report(engine: &Engine) -> FlowReport {
         }
         assert!(Instant::now() < until, "no report");
         let mut fds = [PollFd::new(engine.waker().as_fd(), PollFlags::POLLIN)];
-        poll(&mut fds, PollTimeout::from(50u16)).unwrap();
+        poll(&mut fds, Some(Span::millis(50))).unwrap();
         engine.waker().clear();
     }
 }

@@ -10,16 +10,15 @@ use crate::launch::Launch;
 use crate::pace::PaceMode;
 use crate::sockets;
 use crate::stamp::{StampMode, StampedPackets};
+use crate::sys::{self, AsFd};
 use jitlat_core::Span;
 use jitlat_core::Transport::Udp;
 use jitlat_proto::jitlat::flow::{FlowReport, FlowRole, Meeting};
 use jitlat_proto::jitlat::packet::{HEADER_LEN, PacketHeader};
 use jitlat_proto::jitlat::rendezvous::ExpectedPeer;
 use jitlat_proto::jitlat::stream::Greeter;
-use nix::sys::socket::{MsgFlags, recv};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd};
 
 pub fn run(context: Context) {
     let id = context.opening.flow;
@@ -155,9 +154,11 @@ const PROHIBITED: &str = "a router or firewall on the path reports that this tra
 
 /// Describes an error that occurs when this host or the far host refuses packets; `None` for other errors.
 fn refusal(error: &io::Error) -> Option<&'static str> {
-    match error.raw_os_error() {
-        Some(libc::ECONNREFUSED) => Some("the far host reports that nothing listens there"),
-        Some(libc::EPERM) => Some("this host does not send the packets: does its own firewall block them?"),
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => Some("the far host reports that nothing listens there"),
+        _ if sys::is_own_firewall(error) => {
+            Some("this host does not send the packets: does its own firewall block them?")
+        }
         _ => None,
     }
 }
@@ -200,7 +201,7 @@ fn greet(
             WakeReason::Instructed(_) => continue,
             WakeReason::Look => {}
         }
-        while let Some(received) = receive(socket, &mut buffer, MsgFlags::empty()) {
+        while let Some(received) = receive(socket, &mut buffer, false) {
             match received {
                 Ok(length) => {
                     greeter.handle(&buffer[..length]);
@@ -214,25 +215,24 @@ fn greet(
     Ok(())
 }
 
-/// Receives a datagram without blocking; `None` if none is queued. An error concerns an earlier send and is
+/// Receives a datagram without blocking; `None` if none is queued. The datagram stays queued if `stays` is true. An error concerns an earlier send and is
 /// cleared by this call; the next datagram stays queued.
-fn receive(socket: &UdpSocket, buffer: &mut [u8], flags: MsgFlags) -> Option<io::Result<usize>> {
-    match recv(socket.as_raw_fd(), buffer, flags | MsgFlags::MSG_DONTWAIT) {
-        Ok(length) => Some(Ok(length)),
-        Err(nix::Error::EAGAIN) => None,
-        Err(e) => Some(Err(e.into())),
+fn receive(socket: &UdpSocket, buffer: &mut [u8], stays: bool) -> Option<io::Result<usize>> {
+    match sys::receive_queued(socket, buffer, stays) {
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => None,
+        received => Some(received),
     }
 }
 
 /// Returns the length of the next datagram, which stays queued; `None` if none is queued.
 fn peek(socket: &UdpSocket, buffer: &mut [u8]) -> Option<usize> {
     // The loop ends because each error concerns a packet that this socket has sent.
-    std::iter::from_fn(|| receive(socket, buffer, MsgFlags::MSG_PEEK)).find_map(Result::ok)
+    std::iter::from_fn(|| receive(socket, buffer, true)).find_map(Result::ok)
 }
 
 /// Discards the datagram that was last peeked at.
 fn discard(socket: &UdpSocket) {
-    let _ = receive(socket, &mut [], MsgFlags::empty());
+    let _ = receive(socket, &mut [], false);
 }
 
 /// Sends the first answer to a greeting that the rendezvous received.

@@ -6,21 +6,34 @@
 //!   [`Gpsd`]
 //! * [`InterfaceCounters`] – every counter of the driver that has to do with retries, failures, errors and drops
 
+#[cfg(target_os = "linux")]
 mod driver_counters;
 mod gpsd;
+#[cfg(target_os = "linux")]
 mod link_errors;
+#[cfg(target_os = "linux")]
 mod modem;
+#[cfg(target_os = "linux")]
 mod radio;
+#[cfg(not(target_os = "linux"))]
+#[path = "../elsewhere/interface_sources.rs"]
+mod sources;
 mod watch;
 
+#[cfg(target_os = "linux")]
 pub(crate) use driver_counters::{DriverRetries, InterfaceCounters};
 pub use gpsd::{Gpsd, GpsdError};
+#[cfg(target_os = "linux")]
 pub(crate) use link_errors::LinkErrors;
+#[cfg(target_os = "linux")]
 pub(crate) use modem::Modem;
+#[cfg(target_os = "linux")]
 pub(crate) use radio::Radio;
+#[cfg(not(target_os = "linux"))]
+pub(crate) use sources::{DriverRetries, InterfaceCounters, LinkErrors, Modem, Radio};
 pub use watch::{InterfaceWatch, SampleSource, WatchSettings};
 
-use nix::net::if_::InterfaceFlags;
+use crate::sys::{self, InterfaceAddress};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 /// An interface of this host.
@@ -35,19 +48,14 @@ impl Interface {
     /// Returns the interface that has the address `local`; `None` if there is none.
     pub fn with_address(local: IpAddr) -> Option<Interface> {
         let local = local.to_canonical();
-        Interface::find(|interface| {
-            let address = interface.address.as_ref();
-            let v4 = address.and_then(|a| a.as_sockaddr_in()).map(|s| IpAddr::V4(s.ip()));
-            v4.or_else(|| address.and_then(|a| a.as_sockaddr_in6()).map(|s| IpAddr::V6(s.ip())))
-                == Some(local)
-        })
+        Interface::find(|interface| interface.address == Some(local))
     }
 
     /// Returns the interface through which packets to `to` leave this host: the one named in the settings, or the one
     /// that has the local address, which is `bind` or the system's choice.
     pub fn towards(to: SocketAddr, bind: Option<IpAddr>, named: Option<&str>) -> Option<Interface> {
         if let Some(name) = named {
-            return Interface::find(|interface| interface.interface_name == name);
+            return Interface::find(|interface| interface.name == name);
         }
         let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
         let chosen = || {
@@ -61,11 +69,10 @@ impl Interface {
         Interface::with_address(bind.or_else(chosen)?)
     }
 
-    fn find(is_wanted: impl Fn(&nix::ifaddrs::InterfaceAddress) -> bool) -> Option<Interface> {
-        let found = nix::ifaddrs::getifaddrs().ok()?.find(is_wanted)?;
-        let index = nix::net::if_::if_nametoindex(found.interface_name.as_str()).ok()?;
-        let is_loopback = found.flags.contains(InterfaceFlags::IFF_LOOPBACK);
-        Some(Interface { name: found.interface_name, index, is_loopback })
+    fn find(is_wanted: impl Fn(&InterfaceAddress) -> bool) -> Option<Interface> {
+        let InterfaceAddress { name, index, is_loopback, .. } =
+            sys::interfaces().ok()?.into_iter().find(is_wanted)?;
+        Some(Interface { name, index, is_loopback })
     }
 }
 

@@ -3,12 +3,12 @@
 use super::{DriverRetries, Gpsd, Interface, LinkErrors, Modem, Radio};
 use crate::clock;
 use crate::pace::yield_to_others;
+use crate::sys::AsFd;
 use crate::wake::{StopSignal, wait};
 use jitlat_core::Span;
 use jitlat_core::interface::{InterfaceHistory, InterfaceSample, RawCounters};
 use jitlat_core::session::HostFacts;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsFd;
 use std::thread::{self, JoinHandle};
 
 /// A source of values of a sample.

@@ -11,6 +11,7 @@ use crate::interface::InterfaceCounters;
 use crate::ring::{self, Outlet, RingIntake};
 use crate::sockets::PacketMarker;
 use crate::stamp::{StampMode, StampedPackets};
+use crate::sys::{AsFd, ReceiveMode};
 use crate::wake::Waker;
 use crate::{random, sockets, sys};
 use jitlat_core::ntp::NtpTime;
@@ -30,7 +31,6 @@ use jitlat_proto::owamp::{
 };
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
@@ -755,7 +755,7 @@ fn listen(
     loop {
         // Read the flag before receiving, so that packets that arrived before the stop are not missed.
         let stopped = flags.stop.load(Ordering::Acquire);
-        let wait = if stopped { libc::MSG_DONTWAIT } else { libc::MSG_WAITFORONE };
+        let wait = if stopped { ReceiveMode::Queued } else { ReceiveMode::Wait };
         let now: SteadyTime = steady();
         let taken = receiving.receive(
             wait,

@@ -2,14 +2,12 @@
 
 use crate::clock::ClockError;
 use crate::clock::wall;
-use crate::cmsg::ReceivedInfo;
-use crate::sys::{Inbox, MAX_BATCH};
+use crate::sys::{AsFd, Inbox, MAX_BATCH, ReceiveMode};
 use jitlat_core::{Stamp, StampSource, SteadyTime, WallTime};
 use jitlat_proto::owamp::{DataRecord, SessionReceiver};
 use jitlat_proto::twoway::RequestArrival;
 use std::io;
 use std::net::UdpSocket;
-use std::os::fd::AsFd;
 
 /// Memory for received packets, in bytes. More is used if a single packet needs more.
 const INBOX_BYTES: usize = 1 << 18;
@@ -60,7 +58,7 @@ impl Receiving {
         }
     }
 
-    /// Receives a batch of packets, with the flags of `recvmmsg`. `admit` is called with each packet's length
+    /// Receives a batch of packets. `admit` is called with each packet's length
     /// and returns whether to process the packet; `each` is called with every packet that was recorded.
     /// Returns the number of packets received.
     ///
@@ -68,16 +66,16 @@ impl Receiving {
     /// Error of the operating system, also if no packet is queued.
     pub fn receive(
         &mut self,
-        flags: libc::c_int,
+        mode: ReceiveMode,
         now: SteadyTime,
         mut admit: impl FnMut(usize) -> bool,
         mut each: impl FnMut(RecordedPacket),
     ) -> io::Result<usize> {
-        let count = self.inbox.receive(self.socket.as_fd(), flags)?;
+        let count = self.inbox.receive(self.socket.as_fd(), mode)?;
         let read = wall();
         let error = self.error.at(now);
         for datagram in self.inbox.datagrams() {
-            let info = ReceivedInfo::parse(datagram.control);
+            let info = datagram.info();
             self.drops = info.drops.or(self.drops);
             let Some(from) = datagram.sender() else { continue };
             if !admit(datagram.length) {

@@ -7,6 +7,8 @@ use crate::pace::{PaceMode, Pacer, Pacing};
 use crate::random::Padding;
 use crate::stamp::StampMode;
 use crate::sys;
+use crate::sys::AsFd;
+use crate::sys::{PollFd, PollFlags, poll};
 use crate::wake::Waker;
 use jitlat_core::Span;
 use jitlat_proto::amp::Sid;
@@ -14,10 +16,8 @@ use jitlat_proto::jitlat::SentStamps;
 use jitlat_proto::machine::Tick;
 use jitlat_proto::owamp::packet::MAX_LEN;
 use jitlat_proto::owamp::{SentSummary, SessionSender};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::{IpAddr, UdpSocket};
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
@@ -154,10 +154,8 @@ impl Departing {
         let until = steady() + if self.keeps_stamps { MAX_STAMP_DELAY } else { Span::ZERO };
         while times.awaited() > 0 && steady() < until && !stopped() {
             if times.collect(&self.socket) == 0 {
-                let _ = poll(
-                    &mut [PollFd::new(self.socket.as_fd(), PollFlags::empty())],
-                    PollTimeout::from(20u16),
-                );
+                let _ =
+                    poll(&mut [PollFd::new(self.socket.as_fd(), PollFlags::empty())], Some(Span::millis(20)));
             }
         }
         let CollectedStamps { stamps, lost, note } = times.finish();
@@ -231,8 +229,7 @@ fn offer(socket: &UdpSocket, parts: [IoSlice<'_>; 2]) -> bool {
         match sys::send_batch(socket.as_fd(), &[parts]) {
             Ok(sent) => return sent == 1,
             Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                let _ =
-                    poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)], PollTimeout::from(10u16));
+                let _ = poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)], Some(Span::millis(10)));
             }
             // The error concerns an earlier packet.
             Err(e) if matches!(e.kind(), ErrorKind::ConnectionRefused | ErrorKind::Interrupted) => {}

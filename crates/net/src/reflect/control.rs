@@ -7,26 +7,22 @@ use crate::clock::{self, tick};
 use crate::drive::Conversing;
 use crate::random;
 use crate::sockets::{self, TimeoutStream};
+use crate::sys::{AsFd, ReadySet};
 use jitlat_core::{Span, SteadyTime};
 use jitlat_proto::amp::{AcceptCode, ServerRandom};
 use jitlat_proto::policy::{Ask, Grant, Service};
-use nix::errno::Errno;
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use std::io::{self, Read};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::ops::RangeInclusive;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Timeout of a write: either a message, which fits into any socket's buffer, or 16 kB of fetched data.
 const WRITE_LIMIT: Duration = Duration::from_secs(5);
-/// Identifier of the control connection in the epoll set.
+/// Identifier of the control connection in the set of descriptors.
 const CONTROL: u64 = 0;
-/// First identifier in the epoll set for descriptors other than the control connection.
+/// First identifier in the set of descriptors for descriptors other than the control connection.
 pub(super) const FIRST_OTHER: u64 = 1;
-/// Maximum number of ready descriptors reported per call.
-const MAX_READY: usize = 32;
 /// Number of bytes read per call.
 const READ_BUFFER: usize = 4096;
 
@@ -55,8 +51,7 @@ pub(super) struct ControlConnection<'a, M> {
     stream: TcpStream,
     /// Time at which the duration granted by the policy ends.
     ends: SteadyTime,
-    epoll: Epoll,
-    ready: [EpollEvent; MAX_READY],
+    ready: ReadySet,
 }
 
 impl<'a, M: Conversing> ControlConnection<'a, M> {
@@ -74,8 +69,8 @@ impl<'a, M: Conversing> ControlConnection<'a, M> {
         let local = stream.local_addr()?;
         let mut bytes = [0; 52];
         random::fill(&mut bytes)?;
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        epoll.add(&stream, EpollEvent::new(EpollFlags::EPOLLIN, CONTROL))?;
+        let ready = ReadySet::new()?;
+        ready.add(&stream, CONTROL)?;
         let longest = shared.policy().duration(service);
         Ok(ControlConnection {
             machine: make(local, ServerRandom::new(bytes)),
@@ -86,8 +81,7 @@ impl<'a, M: Conversing> ControlConnection<'a, M> {
             service,
             stream,
             ends: longest.map_or(SteadyTime(i64::MAX), |longest| clock::steady() + longest),
-            epoll,
-            ready: [EpollEvent::empty(); MAX_READY],
+            ready,
         })
     }
 
@@ -118,10 +112,10 @@ impl<'a, M: Conversing> ControlConnection<'a, M> {
         expired
     }
 
-    /// Adds `descriptor` to the epoll set, under an identifier of at least [`FIRST_OTHER`]. The descriptor is
+    /// Adds `descriptor` to the set of descriptors, under an identifier of at least [`FIRST_OTHER`]. The descriptor is
     /// reported whenever it is ready, until it is closed.
     pub fn watch(&self, descriptor: &impl AsFd, id: u64) -> io::Result<()> {
-        Ok(self.epoll.add(descriptor, EpollEvent::new(EpollFlags::EPOLLIN, id))?)
+        self.ready.add(descriptor, id)
     }
 
     /// Waits for a descriptor, `deadline`, or the state machine's timer, at most a tenth of a second. Returns
@@ -134,12 +128,7 @@ impl<'a, M: Conversing> ControlConnection<'a, M> {
         let left = deadline.map_or(MAX_WAIT, |deadline| deadline - clock::steady());
         // Rounded up to whole milliseconds, so that waiting for a deadline is not a busy loop.
         let ms = left.clamp(Span::ZERO, MAX_WAIT).0.unsigned_abs().div_ceil(1_000_000) as u16;
-        let count = match self.epoll.wait(&mut self.ready, EpollTimeout::from(ms)) {
-            Ok(count) => count,
-            Err(Errno::EINTR) => 0,
-            Err(e) => return Err(e.into()),
-        };
-        Ok(self.ready.into_iter().take(count).map(id_of))
+        self.ready.wait(ms)
     }
 
     /// Reads from the connection if it is among the `ready` descriptors.
@@ -162,7 +151,7 @@ impl<'a, M: Conversing> ControlConnection<'a, M> {
     /// waiting for the last packets of the sessions.
     pub fn hang_up(&self) {
         // A closed connection stays readable, and would end every wait at once.
-        let _ = self.epoll.delete(&self.stream);
+        self.ready.remove(&self.stream);
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
@@ -216,8 +205,4 @@ impl<'a, M: Conversing> ControlConnection<'a, M> {
             }
         }
     }
-}
-
-fn id_of(event: EpollEvent) -> u64 {
-    event.data()
 }

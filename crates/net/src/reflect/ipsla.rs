@@ -6,6 +6,8 @@ use super::{OpenReflector, Reflector, ReflectorContext, at_port};
 use crate::audit::{self, BegunTests, OddClients};
 use crate::clock;
 use crate::cmsg::LocalAddress;
+use crate::sys;
+use crate::sys::AsFd;
 use crate::wake;
 use jitlat_core::SteadyTime;
 use jitlat_core::ntp::TimeFormat;
@@ -14,11 +16,9 @@ use jitlat_proto::ipsla::v2::Status;
 use jitlat_proto::ipsla::{self, IpslaKeys, Responder, ResponderRules};
 use jitlat_proto::policy::{self, Ask, Grant, Service, TableGrant};
 use jitlat_proto::twoway::reflect::{RequestArrival, Silence};
-use nix::sys::socket::{setsockopt, sockopt};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
-use std::os::fd::AsFd;
 
 /// Responder for senders of Cisco IP SLA UDP jitter and UDP echo.
 #[derive(Clone, Debug)]
@@ -264,7 +264,7 @@ impl ProbePorts {
             }
             port => bind(port),
         }?;
-        let _ = setsockopt(socket.socket(), sockopt::RcvBuf, &RECEIVE_BUFFER);
+        sys::set_receive_buffer(socket.socket(), RECEIVE_BUFFER);
         let number = socket.local_addr().ok()?.port();
         self.open.push(ProbePort { number, socket, _memory: memory });
         Some(number)

@@ -11,7 +11,7 @@ use crate::frame::{self, Ends, Mac};
 use crate::lamp_frame::{self, LampLink};
 use crate::sockets::enlarge;
 use crate::stamp::StampMode;
-use crate::sys::{Inbox, MAX_BATCH};
+use crate::sys::{Inbox, MAX_BATCH, ReceiveMode};
 use crate::twoway::raw;
 use crate::twoway::socket;
 use jitlat_core::prefix::Prefix;
@@ -275,16 +275,11 @@ impl<B: LowerLayer> Frames<B> {
         let mut tests = BegunTests::new(policy::LAMP);
         let mut due = None;
         while self.shared.wait(&self.socket, due) {
-            if inbox.receive(self.socket.as_fd(), libc::MSG_DONTWAIT).is_ok() {
+            if inbox.receive(self.socket.as_fd(), ReceiveMode::Queued).is_ok() {
                 for datagram in inbox.datagrams() {
                     let incoming = datagram.link().is_none_or(|(_, kind)| kind != libc::PACKET_OUTGOING);
                     if let Some(request) = self.beneath.parse(datagram.data).filter(|_| incoming) {
-                        self.answer(
-                            &mut server,
-                            &request,
-                            ReceivedInfo::parse(datagram.control),
-                            &mut answer,
-                        );
+                        self.answer(&mut server, &request, datagram.info(), &mut answer);
                         if let Some(begun) = server.take_begun() {
                             tests.began(request.from, begun);
                         }

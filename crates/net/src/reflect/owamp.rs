@@ -12,6 +12,7 @@ use crate::owamp::sending::{Departing, SendingSession};
 use crate::pace::Pacing;
 use crate::sockets::{self, PacketMarker};
 use crate::stamp::{StampMode, StampedPackets};
+use crate::sys::ReceiveMode;
 use crate::wake::Waker;
 use jitlat_core::{Direction, Dscp, EcnMarking, SteadyTime, WallTime};
 use jitlat_proto::Machine;
@@ -555,7 +556,7 @@ fn receive(shared: &ReflectorContext, peer: IpAddr, session: &mut OwampSession, 
             }
             admitted
         };
-        match receiving.receive(libc::MSG_DONTWAIT, now, admit, |_| any = true) {
+        match receiving.receive(ReceiveMode::Queued, now, admit, |_| any = true) {
             Ok(count) if count > 0 => {}
             _ => break,
         }

@@ -6,6 +6,7 @@ use super::{ClockError, OpenReflector, Reflector, ReflectorContext, at_port};
 use crate::accept::ConnectionService;
 use crate::audit;
 use crate::clock::{self, tick};
+use crate::sys;
 use jitlat_core::ntp::ErrorEstimate;
 use jitlat_core::{Ecn, Span, SteadyTime, WallTime};
 use jitlat_proto::Machine;
@@ -16,7 +17,6 @@ use jitlat_proto::twamp::server::{
 };
 use jitlat_proto::twamp::{self, AcceptCode, SessionReflector, TwampReflection, Users};
 use jitlat_proto::twoway::reflect::Silence;
-use nix::sys::socket::{setsockopt, sockopt};
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::ops::RangeInclusive;
@@ -229,7 +229,7 @@ impl TwampConversation<'_> {
         );
         let opened = bound.and_then(|socket| {
             // Reduced from the usual size to the memory that the session was granted.
-            let _ = setsockopt(socket.socket(), sockopt::RcvBuf, &RECEIVE_BUFFER);
+            sys::set_receive_buffer(socket.socket(), RECEIVE_BUFFER);
             Ok((socket.local_addr()?.port(), socket))
         });
         let (port, socket) = opened.map_err(|_| AcceptCode::Temporary)?;

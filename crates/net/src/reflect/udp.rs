@@ -3,23 +3,18 @@
 
 use super::{AnswerCounters, ReflectorContext};
 use crate::clock;
-use crate::cmsg::{LocalAddress, ReceivedInfo};
+use crate::cmsg::LocalAddress;
 use crate::departures::TransmitMatcher;
 use crate::lead::Lead;
 use crate::sockets::{enlarge, has_message_priority, observe};
-use crate::sys::{Inbox, MAX_BATCH, Outbox, SendOptions};
-use jitlat_core::time::SECOND;
+use crate::sys::{self, AsFd, Inbox, MAX_BATCH, Outbox, PollFd, PollFlags, ReceiveMode, SendOptions, poll};
 use jitlat_core::{Ecn, Span, StampSource, WallTime};
 use jitlat_proto::lamp;
 use jitlat_proto::machine::Tick;
 use jitlat_proto::twoway::reflect::{RequestArrival, Silence};
-use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::socket::{TimestampingFlag as F, setsockopt, sockopt};
-use nix::sys::time::TimeSpec;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -113,14 +108,13 @@ impl<K: Copy> AnsweringSocket<K> {
         let priority = shared.prefer(&socket).filter(|_| has_message_priority());
         // Answers are sent from the address to which the request was sent. The hop limit lets the client see
         // the distance.
+        sys::observe_destination(&socket, v6)?;
         if v6 {
-            setsockopt(&socket, sockopt::Ipv6RecvPacketInfo, &true)?;
             socket.set_unicast_hops_v6(255)?;
         } else {
-            setsockopt(&socket, sockopt::Ipv4PacketInfo, &true)?;
             socket.set_ttl_v4(255)?;
         }
-        let stamps = setsockopt(&socket, sockopt::Timestamping, &stamping()).is_ok();
+        let stamps = sys::set_stamps(&socket, sys::answer_stamp_flags()).is_ok();
         Ok(AnsweringSocket {
             socket: socket.into(),
             inbox: Inbox::new((INBOX_BYTES / slot.max(1)).clamp(1, MAX_BATCH), slot),
@@ -181,19 +175,19 @@ impl<K: Copy> AnsweringSocket<K> {
         due: Option<Span>,
         mut each: impl FnMut(&mut Answers<K>, Admission, &[u8], &RequestArrival, Option<LocalAddress>),
     ) {
-        let flags = match self.wait {
-            Wait::Never => libc::MSG_DONTWAIT,
+        let mode = match self.wait {
+            Wait::Never => ReceiveMode::Queued,
             Wait::AtMost(limit) if self.answers.departures.awaited() == 0 => {
                 self.limit_wait(limit, due);
-                libc::MSG_WAITFORONE
+                ReceiveMode::Wait
             }
             // A transmit stamp does not end the receive call, so wait for packets and stamps here.
             Wait::AtMost(_) => {
                 self.wait_for_stamps();
-                libc::MSG_DONTWAIT
+                ReceiveMode::Queued
             }
         };
-        if self.inbox.receive(self.socket.as_fd(), flags).is_err() {
+        if self.inbox.receive(self.socket.as_fd(), mode).is_err() {
             return;
         }
         let now = clock::tick();
@@ -203,7 +197,7 @@ impl<K: Copy> AnsweringSocket<K> {
                 self.shared.counters.silent(Silence::NotAllowed);
                 continue;
             }
-            let info = ReceivedInfo::parse(datagram.control);
+            let info = datagram.info();
             if info.broadcast {
                 self.shared.counters.silent(Silence::Broadcast);
                 continue;
@@ -274,17 +268,8 @@ impl<K: Copy> AnsweringSocket<K> {
 
     fn wait_for_stamps(&self) {
         let mut ready = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
-        let _ = ppoll(&mut ready, Some(TimeSpec::new(0, MAX_STAMP_DELAY.0 % SECOND)), None);
+        let _ = poll(&mut ready, Some(MAX_STAMP_DELAY));
     }
-}
-
-/// Returns the timestamping options: stamp all received packets, and sent packets that request a stamp.
-fn stamping() -> F {
-    // With OPT_TSONLY, the error queue does not return the packets themselves.
-    F::SOF_TIMESTAMPING_SOFTWARE
-        | F::SOF_TIMESTAMPING_RX_SOFTWARE
-        | F::SOF_TIMESTAMPING_OPT_ID
-        | F::SOF_TIMESTAMPING_OPT_TSONLY
 }
 
 /// Sending half of an [`AnsweringSocket`]. Answers to one batch of requests are sent together.
@@ -476,7 +461,7 @@ impl<K: Copy> Answers<K> {
     fn restart(&mut self, socket: &UdpSocket) {
         if self.stamps {
             let departed = &mut self.departed;
-            let restarted = self.departures.restart(socket, stamping(), |tracked, stamp| {
+            let restarted = self.departures.restart(socket, sys::answer_stamp_flags(), |tracked, stamp| {
                 let departure = stamp.map_or(AnswerFate::Unstamped, |(_, s)| AnswerFate::Stamped(s.at));
                 departed.extend(tracked.fate(departure));
             });

@@ -13,12 +13,12 @@
 //! library copies frames that are shorter than 1024 bytes into a buffer of 16 KiB, unless the connection accepts
 //! several buffers in one write.
 
+use crate::sys::AsFd;
+use crate::sys::{PollFd, PollFlags};
 use crate::wake;
 use jitlat_core::SteadyTime;
-use nix::poll::{PollFd, PollFlags};
 use socket2::SockRef;
 use std::io::{self, IoSlice};
-use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

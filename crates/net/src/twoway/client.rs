@@ -4,6 +4,7 @@ use super::exchange::Exchange;
 use crate::pace::Pacing;
 use crate::privilege::{Capability, how_to_grant, needs};
 use crate::stamp::StampMode;
+use crate::sys;
 use crate::twoway::socket::{self, Carrier, Marking, PreparedSocket};
 use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::{PacketRecord, Span, SteadyTime, WallTime};
@@ -230,10 +231,10 @@ fn hint(carrier: Carrier, e: &io::Error) -> String {
             )
         }
         (_, io::ErrorKind::AddrNotAvailable) => format!("{e}: --bind must be an address of this host"),
-        _ if e.raw_os_error() == Some(libc::ENODEV) => {
+        _ if sys::is_no_device(&e) => {
             format!("{e}: --interface must be an interface of this host; `ip link` lists them")
         }
-        _ if e.raw_os_error() == Some(libc::EINVAL) => {
+        _ if sys::is_invalid(&e) => {
             format!("{e}: is there a route from the address or interface of --bind to that host?")
         }
         _ => e.to_string(),

@@ -7,29 +7,22 @@ use crate::clock::{self, ClockSteps, tick};
 use crate::cmsg::{Passage, ReceivedInfo};
 use crate::departures::{MAX_AWAITED, TransmitMatcher};
 use crate::interface::InterfaceCounters;
-use crate::pace::{PaceMode, late_start_note};
+use crate::pace::{PaceMode, SPIN_TIME, late_start_note};
 use crate::sockets::{exceeded_mtu, is_mtu_report, is_prohibition};
-use crate::stamp::{StampMode, StampedPackets, flags};
-use crate::sys::{self, Inbox, MAX_BATCH};
+use crate::stamp::{StampMode, StampedPackets};
+use crate::sys::{self, AsFd, Inbox, MAX_BATCH, PollFd, PollFlags, ReceiveMode, poll};
 use jitlat_core::session::{Ending, HostFacts};
-use jitlat_core::time::SECOND;
 use jitlat_core::{Span, Stamp, StampSource, SteadyTime};
 use jitlat_proto::machine::Tick;
 use jitlat_proto::twoway::pinger::PingReception;
 use jitlat_proto::twoway::{PingPlan, Pinger, Protocol, Transmit};
-use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::socket::{setsockopt, sockopt};
-use nix::sys::time::{TimeSpec, TimeVal};
 use socket2::Socket;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Maximum sleep, so that a stop is noticed soon.
 const MAX_SLEEP: Span = Span::millis(100);
-/// Time before the deadline at which [`PaceMode::Hybrid`] stops sleeping.
-const SPIN_TIME: Span = Span::micros(60);
 /// Maximum delay of a socket's timeout: the kernel counts timeouts in ticks, at least a hundred per second.
 const MAX_TIMEOUT_DELAY: Span = Span::millis(12);
 /// Maximum number of consecutive requests sent before answers are read again.
@@ -51,8 +44,8 @@ pub(super) struct Exchange<'a, P> {
     feed: ProgressFeed<'a>,
     /// Time at which packets from other ports were last read.
     checked: SteadyTime,
-    /// Flags of the next receive call, which determine whether it waits.
-    waiting: libc::c_int,
+    /// What the next receive call does if nothing is queued.
+    waiting: ReceiveMode,
     failures: Failures,
     interrupted: bool,
     host: HostFacts,
@@ -112,12 +105,15 @@ impl Stamping {
             return;
         }
         // If this fails, no stamps will arrive, and the wait for them is short.
-        let _ =
-            self.departures.restart(socket, flags(self.stamps, StampedPackets::BOTH), |request, stamp| {
+        let _ = self.departures.restart(
+            socket,
+            sys::stamp_flags(self.stamps, StampedPackets::BOTH),
+            |request, stamp| {
                 if let Some((passage, stamp)) = stamp {
                     stamped(pinger, source, request, passage, stamp);
                 }
-            });
+            },
+        );
     }
 }
 
@@ -175,7 +171,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             mode,
             feed: ProgressFeed::new(link),
             checked: clock::steady(),
-            waiting: libc::MSG_DONTWAIT,
+            waiting: ReceiveMode::Queued,
             failures: Failures::default(),
             interrupted: false,
             host,
@@ -229,8 +225,8 @@ impl<'a, P: Protocol> Exchange<'a, P> {
     fn receive(&mut self) {
         let carrier = self.link.carrier;
         loop {
-            let flags = std::mem::replace(&mut self.waiting, libc::MSG_DONTWAIT);
-            match self.inbox.receive(self.wire.socket.as_fd(), flags) {
+            let mode = std::mem::replace(&mut self.waiting, ReceiveMode::Queued);
+            match self.inbox.receive(self.wire.socket.as_fd(), mode) {
                 Ok(count) => {
                     self.take_answers(tick());
                     if count < MAX_BATCH {
@@ -248,7 +244,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
     fn take_answers(&mut self, now: Tick) {
         let Exchange { inbox, wire, pinger, .. } = self;
         for datagram in inbox.datagrams() {
-            let mut info = ReceivedInfo::parse(datagram.control);
+            let mut info = datagram.info();
             let body = match &wire.framing {
                 Some(framing) => {
                     let Some(datagram) = framing.unwrap(datagram.data) else { continue };
@@ -267,10 +263,10 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         let Exchange { inbox, wire, pinger, link, .. } = self;
         let Some(socket) = &wire.elsewhere else { return };
         let far: IpAddr = link.to.ip();
-        while let Ok(count) = inbox.receive(socket.as_fd(), libc::MSG_DONTWAIT) {
+        while let Ok(count) = inbox.receive(socket.as_fd(), ReceiveMode::Queued) {
             let now = tick();
             for datagram in inbox.datagrams().filter(|d| d.sender().is_some_and(|from| from.ip() == far)) {
-                let info = ReceivedInfo::parse(datagram.control);
+                let info = datagram.info();
                 // Packets of the conversation come from its own port, although requests are sent to another one.
                 let other = datagram.sender().is_none_or(|from| from.port() != link.to.port());
                 pinger.handle(datagram.data, &reception(&info, datagram.data.len(), now, other), now);
@@ -375,8 +371,9 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         // Neither transmit stamps nor packets on the second socket end a receive call, and its timeout is
         // coarse.
         let coarse = self.stamping.source == StampSource::User && span > MAX_TIMEOUT_DELAY && !any_port;
-        if coarse && receive_within(socket, span - MAX_TIMEOUT_DELAY) {
-            self.waiting = libc::MSG_WAITFORONE;
+        // Compared with a separate wait, this saves a system call between an answer and its stamp.
+        if coarse && sys::receive_within(socket, span - MAX_TIMEOUT_DELAY) {
+            self.waiting = ReceiveMode::Wait;
         } else {
             self.stamping.queued = wait(socket, elsewhere.as_ref().filter(|_| any_port), span);
         }
@@ -516,15 +513,8 @@ fn wait(socket: &impl AsFd, elsewhere: Option<&Socket>, span: Span) -> bool {
     let mut ready = [socket.as_fd(), other].map(|socket| PollFd::new(socket, PollFlags::POLLIN));
     // A signal or a timeout needs no special treatment, because the caller checks everything again.
     let watched = if elsewhere.is_some() { &mut ready[..] } else { &mut ready[..1] };
-    let _ = ppoll(watched, Some(TimeSpec::new(span.0 / SECOND, span.0 % SECOND)), None);
+    let _ = poll(watched, Some(span));
     ready[0].revents().is_some_and(|r| r.contains(PollFlags::POLLERR))
-}
-
-/// Makes the next receive call wait for `span`. Compared with [`wait`], this saves a system call between an
-/// answer and its stamp, but the timeout is coarser. Returns false on failure.
-fn receive_within(socket: &impl AsFd, span: Span) -> bool {
-    let limit = TimeVal::new(span.0 / SECOND, (span.0 % SECOND) / 1000);
-    (limit.tv_sec() > 0 || limit.tv_usec() > 0) && setsockopt(socket, sockopt::ReceiveTimeout, &limit).is_ok()
 }
 
 fn without_ip_header(packet: &[u8]) -> &[u8] {

@@ -11,7 +11,9 @@
 
 pub mod client;
 mod exchange;
+#[cfg(target_os = "linux")]
 mod next_hop;
+#[cfg_attr(not(target_os = "linux"), path = "../elsewhere/raw.rs")]
 pub mod raw;
 pub mod request_response;
 pub mod socket;

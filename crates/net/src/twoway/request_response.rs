@@ -5,22 +5,20 @@ use crate::clock::tick;
 use crate::pace::late_start_note;
 use crate::sockets::{self, TimeoutStream};
 use crate::stamp::StampMode;
+use crate::sys::AsFd;
 use crate::sys::tcp_info;
+use crate::sys::{PollFd, PollFlags, poll};
 use crate::twoway::client::{PingError, ProgressFeed, TwoWayLink, TwoWayMeasured};
 use crate::twoway::socket;
 use jitlat_core::session::Ending;
-use jitlat_core::time::SECOND;
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{Span, Stamp, StampSource};
 use jitlat_proto::reqresp::{ExchangeSizes, GREETING_LEN, MIN_RESPONSE, Requester};
 use jitlat_proto::twoway::pinger::PingReception;
 use jitlat_proto::twoway::{PingPlan, Pinger, Transmit};
-use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::time::TimeSpec;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -131,7 +129,7 @@ pub fn run(
         if span > 0 {
             let writable = if waiting.is_empty() { PollFlags::empty() } else { PollFlags::POLLOUT };
             let mut ready = [PollFd::new(stream.as_fd(), PollFlags::POLLIN | writable)];
-            let _ = ppoll(&mut ready, Some(TimeSpec::new(span / SECOND, span % SECOND)), None);
+            let _ = poll(&mut ready, Some(Span(span)));
         }
     }
     host.sync_after = clock::sync_state();

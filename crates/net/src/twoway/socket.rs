@@ -4,14 +4,12 @@ use crate::lamp_frame::LampLink;
 use crate::resolve::local_address;
 use crate::sockets::{self, PacketMarker, enlarge, observe};
 use crate::stamp::{self, StampMode, StampedPackets};
-use crate::sys;
+use crate::sys::{self, AsFd};
 use crate::twoway::raw::{self, PacketFraming};
 use jitlat_core::{Dscp, EcnMarking};
-use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::AsFd;
 
 /// Kind of packets in a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,11 +115,11 @@ pub fn open(
     let v6 = to.is_ipv6();
     observe(&socket, v6);
     enlarge(&socket);
-    socket.connect(&to.into()).map_err(|e| match e.raw_os_error() {
-        Some(libc::EACCES) if v6 || marking.broadcast => e,
-        // Over IPv4 and without SO_BROADCAST, EACCES always means a broadcast address.
-        Some(libc::EACCES) => io::Error::new(io::ErrorKind::Unsupported, BROADCAST),
-        _ => e,
+    socket.connect(&to.into()).map_err(|e| match sys::is_access_denied(&e) {
+        true if v6 || marking.broadcast => e,
+        // Over IPv4 and without SO_BROADCAST, this error always means a broadcast address.
+        true => io::Error::new(io::ErrorKind::Unsupported, BROADCAST),
+        false => e,
     })?;
     if carrier == Carrier::Udp {
         note_fragments(&socket, v6, payload, &mut notes);
@@ -155,7 +153,7 @@ pub fn open(
 fn elsewhere(socket: &Socket, local: SocketAddr, marking: &Marking, stamps: StampMode) -> io::Result<Socket> {
     let second = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
     if let Some(name) = &marking.interface {
-        second.bind_device(Some(name.as_bytes()))?;
+        sys::bind_device(&second, name, local.is_ipv6())?;
     }
     // Shared only while binding, so that no other program can share the port later.
     let share = |share| socket.set_reuse_address(share).and_then(|()| second.set_reuse_address(share));
@@ -178,7 +176,7 @@ pub(crate) fn mark(
     notes: &mut Vec<String>,
 ) -> io::Result<()> {
     if let Some(name) = &marking.interface {
-        socket.bind_device(Some(name.as_bytes()))?;
+        sys::bind_device(socket, name, to.is_ipv6())?;
     }
     let any = match to {
         SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -226,11 +224,10 @@ pub(crate) fn stamp(
             io::Error::new(io::ErrorKind::Unsupported, format!("no hardware stamps ({why}): {hint}"))
         })?;
     }
-    match setsockopt(socket, sockopt::Timestamping, &stamp::flags(want, StampedPackets::BOTH)) {
+    match sys::set_stamps(socket, sys::stamp_flags(want, StampedPackets::BOTH)) {
         Ok(()) => Ok(want),
         Err(e) => {
-            notes
-                .push(format!("no kernel stamps ({}): using the program's clock readings instead", e.desc()));
+            notes.push(stamp::no_stamps(&e));
             Ok(StampMode::User)
         }
     }

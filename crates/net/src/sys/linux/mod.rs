@@ -1,9 +1,18 @@
-//! All `unsafe` code of the project: system calls and structures that nix does not wrap, or whose wrappers
-//! are too slow for packets. All exported functions are safe to call.
-#![allow(unsafe_code)]
+//! Linux: system calls and structures that nix does not wrap, or whose wrappers are too slow for packets, and the options
+//! of sockets.
 
+pub mod control;
+mod host;
+mod options;
 mod packet;
 mod phc;
+mod wait;
+
+pub use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+pub(crate) use host::*;
+pub(crate) use options::*;
+pub(crate) use wait::*;
 
 pub(crate) use packet::{
     Ring, RingPacket, bind_packet, enable_packet_details, packet_drops, receive_everything,
@@ -11,7 +20,9 @@ pub(crate) use packet::{
 
 pub(crate) use phc::{adapter_clock_beside, adapter_clock_between};
 
-use crate::cmsg::{ControlBuffer, LocalAddress};
+use super::{ReceiveMode, SendOptions};
+use crate::cmsg::{LocalAddress, ReceivedInfo, TransmitStamp};
+use control::ControlBuffer;
 use core::ops::Range;
 use jitlat_core::tcp::TcpMoment;
 use jitlat_core::twoway::TcpSample;
@@ -19,10 +30,10 @@ use socket2::Socket;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::AsRawFd;
 
 /// Maximum number of packets exchanged with the kernel in one call.
-pub const MAX_BATCH: usize = 32;
+pub(crate) const MAX_BATCH: usize = 32;
 
 /// Size of the buffer for the control messages of one packet, in bytes: stamps (64), extended error with its
 /// address (up to 64), TTL, traffic class and drop counter (24 each), and a reserve.
@@ -261,24 +272,6 @@ fn uncork(socket: BorrowedFd<'_>) -> io::Result<()> {
 /// Size of the buffer for the control messages of one answer, in bytes: address (40), traffic class (24),
 /// priority (24), timestamping (24).
 const ANSWER_CONTROL: usize = 112;
-
-/// Options of one answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SendOptions {
-    /// Traffic class; `None`: the socket's traffic class.
-    pub class: Option<u8>,
-    /// Priority on this host for an answer with its own traffic class, for which the kernel would otherwise
-    /// choose a priority; `None`: the kernel chooses. Needs Linux 6.14, see
-    /// [`has_message_priority`](crate::sockets::has_message_priority).
-    pub priority: Option<u32>,
-    /// `Some(true)` if the kernel should report the departure time. `Some(false)` takes as long as `Some(true)`, so
-    /// that the reported departures of some answers show when the others leave; `None` takes less time.
-    pub stamped: Option<bool>,
-    /// True if the checksum is computed before the packet is passed to the adapter, see [`send_summed`].
-    pub summed: bool,
-    /// True if the answer leaves through the interface of its source address, whatever the routes are.
-    pub same_link: bool,
-}
 
 /// Destination and options of one answer.
 struct Envelope {
@@ -553,11 +546,15 @@ impl Inbox {
         Inbox { named: false, ..self }
     }
 
-    /// Receives the datagrams that have arrived, up to the number of slots, and returns their number. `flags` are those
-    /// of `recvmmsg`; `MSG_TRUNC` is always added, so that [`Datagram::length`] is correct.
-    pub fn receive(&mut self, socket: BorrowedFd<'_>, flags: libc::c_int) -> io::Result<usize> {
+    /// Receives the datagrams that have arrived, up to the number of slots, and returns their number.
+    pub fn receive(&mut self, socket: BorrowedFd<'_>, mode: ReceiveMode) -> io::Result<usize> {
         let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; MAX_BATCH];
         let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; MAX_BATCH];
+        let flags = match mode {
+            ReceiveMode::Queued => libc::MSG_DONTWAIT,
+            ReceiveMode::Wait => libc::MSG_WAITFORONE,
+            ReceiveMode::ErrorQueue => libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT,
+        };
         let count = self.control.len();
         self.received = 0;
         let slots = self.data.chunks_exact_mut(self.slot).zip(&mut self.control).zip(&mut self.names);
@@ -582,6 +579,7 @@ impl Inbox {
                 socket.as_raw_fd(),
                 headers.as_mut_ptr().cast(),
                 count as libc::c_uint,
+                // With MSG_TRUNC, the length is that of the whole datagram.
                 (flags | libc::MSG_TRUNC) as _,
                 std::ptr::null_mut(),
             )
@@ -611,6 +609,22 @@ impl Inbox {
 }
 
 impl Datagram<'_> {
+    /// Returns what the kernel reported about the datagram.
+    #[inline]
+    pub fn info(&self) -> ReceivedInfo {
+        ReceivedInfo::parse(self.control)
+    }
+
+    /// Returns the transmit stamp in an entry of the error queue; `None` for other entries.
+    pub(crate) fn transmit_stamp(&self) -> Option<TransmitStamp> {
+        control::transmit_stamp(self.control)
+    }
+
+    /// True if an entry of the error queue reports that a packet missed its launch time.
+    pub(crate) fn is_launch_missed(&self) -> bool {
+        control::is_launch_missed(self.control)
+    }
+
     /// Returns the sender; `None` if it was not requested or is not an IP address.
     pub fn sender(&self) -> Option<SocketAddr> {
         let name = self.name?;
@@ -659,7 +673,7 @@ mod tests {
         let packets = [[IoSlice::new(b"ab"), IoSlice::new(b"c")], [IoSlice::new(b"d"), IoSlice::new(&long)]];
         assert_eq!(send_batch(from.as_fd(), &packets).unwrap(), 2);
         let mut inbox = Inbox::new(8, 16);
-        assert_eq!(inbox.receive(to.as_fd(), libc::MSG_WAITFORONE).unwrap(), 2);
+        assert_eq!(inbox.receive(to.as_fd(), ReceiveMode::Wait).unwrap(), 2);
         let seen: Vec<_> = inbox.datagrams().map(|d| (d.data.to_vec(), d.length)).collect();
         assert_eq!(seen[0], (b"abc".to_vec(), 3));
         assert_eq!((seen[1].0.len(), seen[1].1), (16, 101));
@@ -667,7 +681,6 @@ mod tests {
 
     #[test]
     fn answers_go_where_they_are_addressed_and_are_stamped_where_asked() {
-        use crate::cmsg::{ReceivedInfo, transmit_stamp};
         use nix::sys::socket::{TimestampingFlag as F, setsockopt, sockopt};
         for (host, from) in [
             ("127.0.0.1:0", LocalAddress::V4([127, 0, 0, 2], 0)),
@@ -700,20 +713,17 @@ mod tests {
             assert_eq!(outbox.send_next(socket.as_fd()), Some(Ok(0..2)));
             assert_eq!(outbox.send_next(socket.as_fd()), None);
             let mut inbox = Inbox::new(2, 16);
-            inbox.receive(peers[0].as_fd(), libc::MSG_WAITFORONE).unwrap();
+            inbox.receive(peers[0].as_fd(), ReceiveMode::Wait).unwrap();
             let first = inbox.datagrams().next().unwrap();
-            assert_eq!(
-                (first.data, ReceivedInfo::parse(first.control).traffic_class),
-                (&b"one"[..], Some(184))
-            );
+            assert_eq!((first.data, first.info().traffic_class), (&b"one"[..], Some(184)));
             if let LocalAddress::V4(address, _) = from {
                 assert_eq!(first.sender().unwrap().ip(), Ipv4Addr::from(address));
             }
-            inbox.receive(peers[1].as_fd(), libc::MSG_WAITFORONE).unwrap();
+            inbox.receive(peers[1].as_fd(), ReceiveMode::Wait).unwrap();
             assert_eq!(inbox.datagrams().next().unwrap().data, b"three");
-            inbox.receive(socket.as_fd(), libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT).unwrap();
+            inbox.receive(socket.as_fd(), ReceiveMode::ErrorQueue).unwrap();
             let stamps: Vec<_> =
-                inbox.datagrams().filter_map(|d| transmit_stamp(d.control)).map(|d| d.number).collect();
+                inbox.datagrams().filter_map(|d| d.transmit_stamp()).map(|d| d.number).collect();
             assert_eq!(stamps, [0], "only the one that was to be stamped");
         }
     }
