@@ -66,6 +66,7 @@
 mod accept;
 #[cfg_attr(not(target_os = "linux"), path = "elsewhere/adapter_clock.rs")]
 pub mod adapter_clock;
+mod android;
 mod audit;
 pub mod capture;
 pub mod client;

@@ -1,6 +1,7 @@
 //! Clocks, threads, names and interfaces of this host.
 
 use super::kernel_clock;
+use crate::android;
 use jitlat_core::Span;
 use jitlat_core::clock::SyncState;
 use jitlat_core::time::SteadyTime;
@@ -48,8 +49,11 @@ pub(crate) fn nanoseconds(time: TimeSpec) -> i64 {
     seconds * 1_000_000_000 + rest
 }
 
-/// Returns the synchronisation state of the wall clock; `None` if the kernel does not report it.
+/// Returns the synchronisation state of the wall clock; `None` if the kernel does not report it, or does not permit the question.
 pub(crate) fn sync_state() -> Option<SyncState> {
+    if android::is_here() {
+        return None;
+    }
     let (state, clock) = kernel_clock().ok()?;
     Some(account_of(state, &clock))
 }
