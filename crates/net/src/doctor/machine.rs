@@ -109,7 +109,11 @@ impl MachineReport {
             timer_slack: number("/proc/self/timerslack_ns").or_else(sys::timer_slack),
             clock_source: crate::clock::source(),
             clock_sources: sources.split_whitespace().map(str::to_owned).collect(),
-            unreadable: SOURCES.iter().filter(|path| is_forbidden(path)).map(|path| (*path).to_owned()).collect(),
+            unreadable: SOURCES
+                .iter()
+                .filter(|path| is_forbidden(path))
+                .map(|path| (*path).to_owned())
+                .collect(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Clocks, threads, names and interfaces of this host.
 
-use super::kernel_clock;
+use super::{kernel_clock, wide_clock};
 use crate::android;
 use jitlat_core::Span;
 use jitlat_core::clock::SyncState;
@@ -38,8 +38,9 @@ pub(crate) fn steady_ns() -> i64 {
 
 #[inline]
 fn read(clock: ClockId) -> i64 {
-    // Neither clock can fail on Linux; and a time of 1970 would be noticed at once.
-    clock_gettime(clock).map_or(0, nanoseconds)
+    // Neither clock can fail on Linux, except for seconds that do not fit into 32 bits (2038); and a time of 1970 would be noticed at
+    // once.
+    clock_gettime(clock).map_or_else(|_| wide_clock(clock.as_raw()).unwrap_or(0), nanoseconds)
 }
 
 /// Converts a time of the kernel, whose fields have 32 bits on some processors, to nanoseconds.
@@ -228,6 +229,26 @@ pub(crate) fn interface_index(name: &str) -> io::Result<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// On a 32-bit processor the C library fails from 2038 on, and the kernel's own call is used instead.
+    #[test]
+    #[cfg(target_pointer_width = "32")]
+    fn a_clock_is_read_with_wide_seconds() {
+        let before = wall_ns();
+        let wide = wide_clock(libc::CLOCK_REALTIME).unwrap();
+        assert!(wide >= before && wide <= wall_ns());
+        assert_eq!(wide_clock(-1), None);
+    }
+
+    #[test]
+    fn times_of_the_kernel_become_nanoseconds() {
+        let last = i32::MAX;
+        assert_eq!(
+            nanoseconds(TimeSpec::new(last as _, 999_999_999)),
+            i64::from(last) * 1_000_000_000 + 999_999_999
+        );
+        assert_eq!(nanoseconds(TimeSpec::new(-1, 1)), -999_999_999);
+    }
 
     /// Returns the state of a simulated kernel clock (RFC 5905) after `seconds` without an update: the error
     /// grows by 500 ppm; above 16 s the kernel reports the clock as unsynchronised.
