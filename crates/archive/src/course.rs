@@ -132,6 +132,27 @@ impl Archive {
         Ok(all)
     }
 
+    /// Returns the tests of a stream in `from..to` (ns since 1970) whose hosts were graded poor or bad, in order of time: start,
+    /// grade, and number of the test.
+    ///
+    /// # Errors
+    /// [`ArchiveError`].
+    pub fn host_faults(
+        &self,
+        stream: i64,
+        from: i64,
+        to: i64,
+    ) -> Result<Vec<(i64, String, TestId)>, ArchiveError> {
+        let query = "SELECT started_ns, host, id FROM tests WHERE stream = ? AND started_ns >= ? AND started_ns < ? \
+                     AND host IN ('poor', 'bad') ORDER BY 1, 3";
+        let run = || {
+            let mut tests = self.db.prepare_cached(query)?;
+            let take = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, TestId(row.get(2)?)));
+            tests.query_map(params![stream, from, to], take)?.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        run().map_err(self.sql("reading"))
+    }
+
     /// Returns the verdicts on a stream's tests in `from..to` (ns since 1970).
     ///
     /// # Errors

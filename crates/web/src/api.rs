@@ -18,7 +18,7 @@ pub fn now(archive: &Archive, _: &RouteRequest) -> Result<String, Problem> {
 
 /// Returns a path over time.
 pub fn path(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem> {
-    json(&path::read(archive, asked, times::now())?.course)
+    json(&path::read_course(archive, asked, times::now())?)
 }
 
 /// Returns all hosts.

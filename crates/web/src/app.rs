@@ -181,6 +181,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/style.css", file("text/css; charset=utf-8", page::style()))
         .route("/report.js", file(SCRIPT, html::SCRIPT.to_owned()))
         .route("/live.js", file(SCRIPT, page::LIVE.to_owned()))
+        .route("/path.js", file(SCRIPT, page::PATH.to_owned()))
         .route("/favicon.ico", get(|| async { StatusCode::NO_CONTENT }))
         .fallback(|| async {
             Problem::NotFound("The address may be mistyped, or belong to another version.".to_owned())

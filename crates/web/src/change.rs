@@ -72,7 +72,8 @@ fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     cookies(headers, name).find(|value| value.len() <= MAX_CHARS)
 }
 
-fn cookies<'a>(headers: &'a HeaderMap, name: &str) -> impl Iterator<Item = &'a str> {
+/// Returns the values of the cookies `name`.
+pub fn cookies<'a>(headers: &'a HeaderMap, name: &str) -> impl Iterator<Item = &'a str> {
     texts(headers, header::COOKIE)
         .flat_map(|value| value.split(';'))
         .filter_map(move |pair| pair.trim().strip_prefix(name)?.strip_prefix('='))

@@ -38,7 +38,6 @@ mod alerts;
 mod api;
 mod app;
 mod change;
-mod chart;
 mod client;
 mod compare;
 mod connections;
@@ -51,6 +50,7 @@ mod identity;
 mod limits;
 mod metrics;
 mod now;
+mod numbers;
 #[cfg(feature = "schema")]
 mod openapi;
 mod page;
@@ -67,6 +67,7 @@ mod test;
 mod times;
 mod token;
 mod verdict;
+mod zone;
 
 pub use access::ReadAccess;
 pub use client::{PostError, post};

@@ -58,7 +58,10 @@ pub fn openapi() -> Value {
     let mut generator = settings.with(|s| s.definitions_path = "/components/schemas".into()).into_generator();
     let mut paths = Map::new();
     for route in ROUTES.iter().filter(|route| {
-        !matches!(route.kind, RouteKind::Page(_) | RouteKind::ExpensivePage(..) | RouteKind::Form(_))
+        !matches!(
+            route.kind,
+            RouteKind::Page(_) | RouteKind::ExpensivePage(..) | RouteKind::Form(_) | RouteKind::Csv(_)
+        )
     }) {
         let is_order = matches!(route.kind, RouteKind::Order(_));
         let (takes, gives) = if is_order {

@@ -1,5 +1,7 @@
 //! Parts of every page: links between pages, their files, and the beginning and end.
 
+use crate::times::ALL_UTC;
+use crate::zone::PageZone;
 use axum::response::Html;
 use jitlat_report::html::{PageFrame, STYLE, document};
 use maud::{Markup, html};
@@ -15,6 +17,9 @@ pub fn style() -> String {
 
 /// Script that loads new content.
 pub const LIVE: &str = include_str!("live.js");
+
+/// Script of the page of a path.
+pub const PATH: &str = include_str!("path/path.js");
 
 /// Link of the navigation that leads to the current page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,14 +68,38 @@ pub fn page(title: &str, current: PageTab, header: &Markup, main: &Markup) -> Ht
     page_in(&navigation(current), title, header, &html! { main #main { (main) } })
 }
 
+/// Renders a page over the whole width of the window, with times of `zone`, and with the script of drawings.
+pub fn wide_page(
+    title: &str,
+    current: PageTab,
+    zone: &PageZone,
+    header: &Markup,
+    main: &Markup,
+) -> Html<String> {
+    let frame =
+        PageFrame { style: "/style.css", scripts: &["/live.js", "/path.js"], before: &navigation(current) };
+    let body = html! {
+        main #main.whole { (main) }
+        footer { p { (PROGRAM) ". " (zone.sentence()) } }
+    };
+    Html(document(title, PROGRAM, Some(&frame), header, &body).into_string())
+}
+
 /// Renders a page that begins with `before`, and whose main element is `main`.
 pub fn page_in(before: &Markup, title: &str, header: &Markup, main: &Markup) -> Html<String> {
     let frame = PageFrame { style: "/style.css", scripts: &["/live.js"], before };
     let body = html! {
         (main)
-        footer { p { (PROGRAM) ". All times are UTC." } }
+        footer { p { (PROGRAM) ". " (ALL_UTC) } }
     };
     Html(document(title, PROGRAM, Some(&frame), header, &body).into_string())
+}
+
+/// Renders a table whose rows become cards on a narrow screen. Each cell has the name of its column in `data-label`.
+pub fn cards(name: &str, rows: &Markup) -> Markup {
+    html! {
+        div.wide.cards tabindex="0" role="group" aria-label=(name) { table { (rows) } }
+    }
 }
 
 /// Encodes text as a part of an address.

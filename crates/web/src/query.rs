@@ -1,5 +1,9 @@
 //! [`Query`]: parameters of an address or a form.
 
+use crate::change::cookies;
+use crate::zone::PageZone;
+use axum::http::HeaderMap;
+
 /// Names and values, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Query(Vec<(String, String)>);
@@ -19,7 +23,26 @@ impl Query {
         let value = self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.trim());
         value.filter(|value| !value.is_empty())
     }
+
+    /// Returns the time zone that the parameter `zone` names; UTC if there is none, or this system does not know it.
+    pub fn zone(&self) -> PageZone {
+        self.get(ZONE).and_then(PageZone::named).unwrap_or_default()
+    }
+
+    /// Adds the zone of the browser, from its cookie, if no parameter names one.
+    pub fn with_zone_of(mut self, headers: &HeaderMap) -> Query {
+        if self.get(ZONE).is_none() {
+            let zone = cookies(headers, ZONE_COOKIE).next().map(decoded);
+            self.0.extend(zone.map(|zone| (ZONE.to_owned(), zone)));
+        }
+        self
+    }
 }
+
+/// Name of the parameter with the time zone.
+pub const ZONE: &str = "zone";
+/// Name of the cookie with the time zone of the browser, which the pages' script sets.
+const ZONE_COOKIE: &str = "jitlat-zone";
 
 /// Decodes a value of a form.
 fn decoded(text: &str) -> String {

@@ -8,7 +8,7 @@ use crate::server::ClientAddress;
 use crate::{alerts, api, compare, events, hosts, now, path, run, silences, test};
 use axum::body::{Body, Bytes};
 use axum::extract::{Extension, RawPathParams, RawQuery, State};
-use axum::http::header;
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use jitlat_archive::Archive;
@@ -55,6 +55,8 @@ pub enum RouteKind {
     Page(AnswerFn),
     /// JSON for programs.
     Json(AnswerFn),
+    /// Table for a spreadsheet.
+    Csv(AnswerFn),
     /// Page that takes long to make, and the version of what it shows.
     ExpensivePage(AnswerFn, AnswerFn),
     /// JSON that takes long to make, and the version of what it contains.
@@ -110,6 +112,7 @@ const fn page(path: &'static str, answer: AnswerFn) -> Route {
 pub const ROUTES: &[Route] = &[
     page("/", now::page),
     page("/path/{src}/{dst}", path::page),
+    Route { path: "/path/{src}/{dst}/csv", kind: RouteKind::Csv(path::csv), about: "", parameters: &[] },
     Route {
         path: "/test/{id}",
         kind: RouteKind::ExpensivePage(test::page, test::version),
@@ -230,18 +233,32 @@ impl Route {
     pub fn handler(&self) -> MethodRouter<Arc<App>> {
         match self.kind {
             RouteKind::Events(handler) | RouteKind::Form(handler) | RouteKind::Order(handler) => handler(),
-            RouteKind::Page(answer) => reading(answer, false),
-            RouteKind::Json(answer) => reading(answer, true),
-            RouteKind::ExpensivePage(answer, version) => expensive(*self, answer, version, false),
-            RouteKind::ExpensiveJson(answer, version) => expensive(*self, answer, version, true),
+            RouteKind::Page(answer) => reading(answer, AnswerFormat::Html),
+            RouteKind::Json(answer) => reading(answer, AnswerFormat::Json),
+            RouteKind::Csv(answer) => reading(answer, AnswerFormat::Csv),
+            RouteKind::ExpensivePage(answer, version) => {
+                expensive(*self, answer, version, AnswerFormat::Html)
+            }
+            RouteKind::ExpensiveJson(answer, version) => {
+                expensive(*self, answer, version, AnswerFormat::Json)
+            }
         }
     }
 }
 
-fn reading(answer: AnswerFn, is_json: bool) -> MethodRouter<Arc<App>> {
+/// Format of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AnswerFormat {
+    Html,
+    Json,
+    Csv,
+}
+
+fn reading(answer: AnswerFn, format: AnswerFormat) -> MethodRouter<Arc<App>> {
     get(
         move |State(app): State<Arc<App>>,
               Extension(role),
+              headers: HeaderMap,
               parts: RawPathParams,
               RawQuery(query): RawQuery| async move {
             let parts = parts.iter().map(|(_, part)| part.to_owned()).collect();
@@ -249,19 +266,25 @@ fn reading(answer: AnswerFn, is_json: bool) -> MethodRouter<Arc<App>> {
                 app: app.clone(),
                 role,
                 parts,
-                query: Query::parse(&query.unwrap_or_default()),
+                query: Query::parse(&query.unwrap_or_default()).with_zone_of(&headers),
             };
             let made = app.read(move |archive| answer(archive, &asked)).await;
-            respond(made.map(Bytes::from), is_json)
+            respond(made.map(Bytes::from), format)
         },
     )
 }
 
-fn expensive(route: Route, answer: AnswerFn, version: AnswerFn, is_json: bool) -> MethodRouter<Arc<App>> {
+fn expensive(
+    route: Route,
+    answer: AnswerFn,
+    version: AnswerFn,
+    format: AnswerFormat,
+) -> MethodRouter<Arc<App>> {
     get(
         move |State(app): State<Arc<App>>,
               Extension(role),
               Extension(ClientAddress(client)): Extension<ClientAddress>,
+              headers: HeaderMap,
               parts: RawPathParams,
               RawQuery(query): RawQuery| async move {
             let parts = parts.iter().map(|(_, part)| part.to_owned()).collect();
@@ -269,7 +292,7 @@ fn expensive(route: Route, answer: AnswerFn, version: AnswerFn, is_json: bool) -
                 app: app.clone(),
                 role,
                 parts,
-                query: Query::parse(&query.unwrap_or_default()),
+                query: Query::parse(&query.unwrap_or_default()).with_zone_of(&headers),
             });
             let address = asked.address(&route);
             let about = asked.clone();
@@ -281,18 +304,24 @@ fn expensive(route: Route, answer: AnswerFn, version: AnswerFn, is_json: bool) -
                 }
                 Err(problem) => Err(problem),
             };
-            respond(made, is_json)
+            respond(made, format)
         },
     )
 }
 
-fn respond(made: Result<Bytes, Problem>, is_json: bool) -> Response {
+fn respond(made: Result<Bytes, Problem>, format: AnswerFormat) -> Response {
     let with = |kind: &'static str, body| ([(header::CONTENT_TYPE, kind)], Body::from(body)).into_response();
-    match (made, is_json) {
-        (Ok(page), false) => with("text/html; charset=utf-8", page),
-        (Ok(json), true) => with("application/json", json),
-        (Err(problem), true) => problem.json(),
-        (Err(problem), false) => problem.into_response(),
+    match (made, format) {
+        (Ok(page), AnswerFormat::Html) => with("text/html; charset=utf-8", page),
+        (Ok(json), AnswerFormat::Json) => with("application/json", json),
+        (Ok(table), AnswerFormat::Csv) => {
+            let mut response = with("text/csv; charset=utf-8", table);
+            let name = HeaderValue::from_static("attachment; filename=\"jitlat.csv\"");
+            response.headers_mut().insert(header::CONTENT_DISPOSITION, name);
+            response
+        }
+        (Err(problem), AnswerFormat::Json) => problem.json(),
+        (Err(problem), AnswerFormat::Html | AnswerFormat::Csv) => problem.into_response(),
     }
 }
 

@@ -63,7 +63,8 @@ fn report(archive: &Archive, id: TestId, listed: &ListedTest) -> Result<String, 
 
 /// Renders a link to the path at the time of the test.
 fn way_back(listed: &ListedTest) -> Markup {
-    let (from, to) = crate::times::CalendarUnit::Day.around(listed.started_ns);
+    let (from, to) =
+        crate::times::CalendarUnit::Day.around(listed.started_ns, &crate::zone::PageZone::default());
     let address = format!(
         "/path/{}/{}?from={}&to={}",
         encoded(&listed.src),

@@ -1,8 +1,8 @@
-//! Formats of times for people and addresses, and periods of the calendar; all in UTC.
+//! Formats of times for people and addresses, and periods of the calendar of a time zone.
 
-use jiff::civil::Date;
-use jiff::tz::TimeZone;
-use jiff::{Timestamp, ToSpan};
+use crate::zone::PageZone;
+use jiff::ToSpan;
+use jiff::civil::{Date, DateTime};
 use jitlat_archive::utc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,6 +10,9 @@ pub const SECOND: i64 = 1_000_000_000;
 pub const MINUTE: i64 = 60 * SECOND;
 pub const HOUR: i64 = 60 * MINUTE;
 pub const DAY: i64 = 24 * HOUR;
+
+/// Sentence at the end of pages whose times are UTC.
+pub const ALL_UTC: &str = "All times are UTC.";
 
 /// Current time, ns since 1970.
 pub fn now() -> i64 {
@@ -52,31 +55,34 @@ impl CalendarUnit {
     pub const ALL: [CalendarUnit; 4] =
         [CalendarUnit::Year, CalendarUnit::Month, CalendarUnit::Day, CalendarUnit::Hour];
 
-    /// Returns the start and end of the unit that contains `at`.
-    pub fn around(self, at: i64) -> (i64, i64) {
-        let whole = |length: i64| {
-            let start = at.div_euclid(length).saturating_mul(length);
-            (start, start.saturating_add(length))
-        };
-        let date = Timestamp::from_nanosecond(at.into()).unwrap_or_default().to_zoned(TimeZone::UTC).date();
+    /// Returns the start and end of the unit of `zone` that contains `at`.
+    pub fn around(self, at: i64, zone: &PageZone) -> (i64, i64) {
+        let local = zone.local(at).datetime();
+        let date = local.date();
+        let start = |date: Date| zone.at(DateTime::from(date));
         let between = |first: Date, next: Option<Date>| Some((start(first)?, start(next?)?));
-        match self {
-            CalendarUnit::Hour => whole(HOUR),
-            CalendarUnit::Day => whole(DAY),
+        let found = match self {
+            CalendarUnit::Hour => {
+                // Of zones that differ from UTC by a part of an hour, too.
+                let shift = zone.offset(at);
+                let begun =
+                    at.saturating_add(shift).div_euclid(HOUR).saturating_mul(HOUR).saturating_sub(shift);
+                Some((begun, begun.saturating_add(HOUR)))
+            }
+            CalendarUnit::Day => between(date, date.tomorrow().ok()),
             CalendarUnit::Month => {
                 between(date.first_of_month(), date.first_of_month().checked_add(1.month()).ok())
-                    .unwrap_or((at, i64::MAX))
             }
             CalendarUnit::Year => {
                 between(date.first_of_year(), date.first_of_year().checked_add(1.year()).ok())
-                    .unwrap_or((at, i64::MAX))
             }
-        }
+        };
+        found.unwrap_or((at, i64::MAX))
     }
 
     /// Name of the unit that contains `at`: `2026`, `2026-11`, `2026-11-23`, `10:00`.
-    pub fn name(self, at: i64) -> String {
-        let text = utc(at);
+    pub fn name(self, at: i64, zone: &PageZone) -> String {
+        let text = zone.text(at);
         match self {
             CalendarUnit::Hour => text.chars().skip(11).take(5).collect(),
             CalendarUnit::Day => text.chars().take(10).collect(),
@@ -86,12 +92,8 @@ impl CalendarUnit {
     }
 }
 
-fn start(date: Date) -> Option<i64> {
-    i64::try_from(date.to_zoned(TimeZone::UTC).ok()?.timestamp().as_nanosecond()).ok()
-}
-
-/// Returns about `most` ticks for a time axis, with their labels.
-pub fn ticks(from: i64, to: i64, most: i64) -> Vec<(i64, String)> {
+/// Returns about `most` ticks for a time axis at round times of `zone`, with their labels.
+pub fn ticks(from: i64, to: i64, most: i64, zone: &PageZone) -> Vec<(i64, String)> {
     let span = to.saturating_sub(from).max(1);
     let steps = [
         SECOND,
@@ -111,28 +113,36 @@ pub fn ticks(from: i64, to: i64, most: i64) -> Vec<(i64, String)> {
         7 * DAY,
     ];
     if let Some(step) = steps.into_iter().find(|step| span / step <= most) {
-        let mut at = from.div_euclid(step).saturating_add(1).saturating_mul(step);
+        let shift = zone.offset(from);
+        let mut local = from.saturating_add(shift).div_euclid(step).saturating_add(1).saturating_mul(step);
         let mut all = Vec::new();
-        while at < to && all.len() < 100 {
-            let text = utc(at);
-            let midnight = at.rem_euclid(DAY) == 0;
+        while all.len() < 100 {
+            // The difference to UTC changes within the axis in spring and autumn.
+            let at = local.saturating_sub(zone.offset(local.saturating_sub(shift)));
+            if at >= to {
+                break;
+            }
+            let text = utc(local);
+            let midnight = local.rem_euclid(DAY) == 0;
             let (skip, take) = match step {
                 _ if midnight => (5, 5),
                 DAY.. => (5, 5),
                 MINUTE.. => (11, 5),
                 _ => (11, 8),
             };
-            all.push((at, text.chars().skip(skip).take(take).collect()));
-            at = at.saturating_add(step);
+            if at > from {
+                all.push((at, text.chars().skip(skip).take(take).collect()));
+            }
+            local = local.saturating_add(step);
         }
         return all;
     }
     let unit = if span / (30 * DAY) <= most { CalendarUnit::Month } else { CalendarUnit::Year };
     let mut all = Vec::new();
-    let mut at = unit.around(from).1;
+    let mut at = unit.around(from, zone).1;
     while at < to && all.len() < 1000 {
-        all.push((at, unit.name(at)));
-        at = unit.around(at).1;
+        all.push((at, unit.name(at, zone)));
+        at = unit.around(at, zone).1;
     }
     let every = all.len().div_ceil(usize::try_from(most.max(1)).unwrap_or(1)).max(1);
     all.into_iter().step_by(every).collect()
@@ -147,10 +157,13 @@ mod tests {
 
     #[test]
     fn periods_are_those_of_the_calendar() {
-        let of = |unit: CalendarUnit| (address(unit.around(AT).0), unit.name(AT));
+        let of = |unit: CalendarUnit| {
+            (address(unit.around(AT, &PageZone::default()).0), unit.name(AT, &PageZone::default()))
+        };
         assert_eq!(of(CalendarUnit::Hour), ("2025-11-23T12:00:00Z".into(), "12:13".into()));
         assert_eq!(of(CalendarUnit::Month), ("2025-11-01T00:00:00Z".into(), "2025-11".into()));
-        assert_eq!(CalendarUnit::Year.name(CalendarUnit::Year.around(AT).1), "2026");
+        let zone = PageZone::default();
+        assert_eq!(CalendarUnit::Year.name(CalendarUnit::Year.around(AT, &zone).1, &zone), "2026");
         assert_eq!(address_after(AT + 1), "2025-11-23T12:13:21Z");
         assert_eq!(address_after(AT), address(AT));
     }
@@ -158,11 +171,24 @@ mod tests {
     #[test]
     fn an_axis_has_few_ticks_at_round_times() {
         for span in [10 * SECOND, HOUR, DAY, 30 * DAY, 365 * DAY, 9000 * DAY] {
-            let all = ticks(AT, AT + span, 8);
+            let all = ticks(AT, AT + span, 8, &PageZone::default());
             assert!((1..=10).contains(&all.len()), "{span}: {all:?}");
             assert!(all.iter().all(|(at, _)| (AT..AT + span).contains(at)));
         }
-        assert_eq!(ticks(AT, AT + HOUR, 8)[0].1, "12:20");
-        assert!(ticks(i64::MIN, i64::MAX, 8).len() < 20, "no limit is passed");
+        assert_eq!(ticks(AT, AT + HOUR, 8, &PageZone::default())[0].1, "12:20");
+        assert!(ticks(i64::MIN, i64::MAX, 8, &PageZone::default()).len() < 20, "no limit is passed");
+    }
+    #[test]
+    fn days_and_ticks_are_those_of_the_zone() {
+        let Some(oslo) = PageZone::named("Europe/Oslo") else { return };
+        let (start, end) = CalendarUnit::Day.around(AT, &oslo);
+        assert_eq!((oslo.text(start), end - start), ("2025-11-23 00:00:00".to_owned(), DAY));
+        // The day on which summer time ends has 25 hours.
+        let october = oslo.parse("2025-10-26T12:00", 0).unwrap();
+        let (start, end) = CalendarUnit::Day.around(october, &oslo);
+        assert_eq!(end - start, 25 * HOUR);
+        for (at, label) in ticks(start, end, 9, &oslo) {
+            assert!(oslo.text(at).contains(&label), "{label}: {}", oslo.text(at));
+        }
     }
 }

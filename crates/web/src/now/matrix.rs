@@ -1,8 +1,9 @@
 //! The path matrix: a row per sender, a column per receiver; with many hosts, of sites.
 
 use super::choice::OverviewChoice;
-use super::metric::{CellMetric, three_digits};
+use super::metric::CellMetric;
 use super::{StreamNow, age, badge, counted};
+use crate::numbers::three_digits;
 use crate::page::encoded;
 use crate::verdict::TestVerdict;
 use jitlat_report::html::scrolling;

@@ -81,26 +81,9 @@ impl CellMetric {
     }
 }
 
-/// Formats a number with about three significant digits: at most three decimals, and all digits before the point.
-pub fn three_digits(value: f64) -> String {
-    let size = value.abs();
-    match size {
-        _ if size >= 99.95 => format!("{value:.0}"),
-        _ if size >= 9.995 => format!("{value:.1}"),
-        _ if size >= 0.9995 || size == 0.0 => format!("{value:.2}").trim_end_matches(".00").to_owned(),
-        _ => format!("{value:.3}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_have_three_digits() {
-        let shown = [0.0, 0.0123, 0.5, 4.321, 12.34, 99.96, 1234.5, -3.456].map(three_digits);
-        assert_eq!(shown, ["0", "0.012", "0.500", "4.32", "12.3", "100", "1234", "-3.46"]);
-    }
 
     #[test]
     fn every_metric_has_a_tab() {

@@ -1,8 +1,9 @@
 //! Table of all paths: a row for the two directions between two hosts, with the last day as a line.
 
 use super::choice::{OverviewChoice, PathOrder};
-use super::metric::{CellMetric, three_digits};
+use super::metric::CellMetric;
 use super::{MAX_LISTED, StreamNow, age, badge, counted, described};
+use crate::numbers::three_digits;
 use crate::problem::Problem;
 use crate::times::{self, DAY};
 use jitlat_archive::Archive;

@@ -5,7 +5,7 @@ use super::form::{SECRET, with_secret};
 use super::watched::{RunNow, RunState, RunStream, plot};
 use crate::app::App;
 use crate::change::UserRole;
-use crate::chart::{share, time};
+use crate::numbers::{share, time};
 use crate::page::{self, PageTab, encoded};
 use crate::problem::Problem;
 use crate::query::Query;

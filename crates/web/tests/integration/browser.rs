@@ -19,6 +19,7 @@ fn served(folder: &std::path::Path) -> (Served, Arc<Fake>, Vec<String>) {
         "/",
         "/path/10.0.0.3/10.0.0.4",
         "/path/10.0.0.3/10.0.0.4?show=jitter&from=30d",
+        "/path/10.0.0.3/10.0.0.4?range=24h&week=1&src2=10.0.0.1&dst2=10.0.0.2",
         "/nowhere",
         "/hosts",
         "/compare",

@@ -2,6 +2,8 @@
 
 #[path = "../../../report/tests/browser/mod.rs"]
 mod chromium;
+#[path = "../driven/mod.rs"]
+mod driven;
 #[path = "../fake/mod.rs"]
 mod fake;
 #[path = "../../examples/mesh.rs"]
@@ -15,5 +17,6 @@ mod browser;
 mod door;
 mod https;
 mod pages;
+mod path;
 mod prometheus;
 mod runs;

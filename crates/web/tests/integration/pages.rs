@@ -43,8 +43,14 @@ fn every_page_says_which_direction_is_bad_since_when_and_every_link_leads_somewh
     assert!(all.contains("10.0.0.2 → 10.0.0.1 has been "), "{all}");
     assert!(all.contains("(2 tests)"), "{all}");
     let back = served.get("/path/10.0.0.2/10.0.0.1").body;
+    let turned = |from: &str, to: &str| format!("{from} → {to} <a href=\"/test/");
+    let (bad, good) = (turned("10.0.0.2", "10.0.0.1"), turned("10.0.0.1", "10.0.0.2"));
     assert!(back.contains("since 2") && back.contains("turned poor or bad"), "{back}");
-    assert!(!served.get("/path/10.0.0.1/10.0.0.2").body.contains("turned poor or bad"));
+    // Both directions are on the page of each.
+    for page in [&back, &served.get("/path/10.0.0.1/10.0.0.2").body] {
+        assert!(page.contains(&bad) && !page.contains(&good), "{page}");
+        assert_eq!(page.matches("class=\"side\"").count(), 4, "two directions, for two widths: {page}");
+    }
     // Follow every link, and those of the pages they lead to.
     let mut known = std::collections::BTreeSet::from(["/".to_owned()]);
     let mut left: Vec<String> = known.iter().cloned().collect();
@@ -139,9 +145,60 @@ fn a_path_lists_its_routes_with_the_hop_that_changed() {
     }
     let served = Served::start(folder.path(), |_| ());
     let page = served.get("/path/10.0.0.1/10.0.0.2").body;
-    let changes = page.matches("the route changed at hop 2: 192.0.2.9 instead of 192.0.2.2").count();
-    assert_eq!(changes, 1, "{page}");
+    let (_, table) = page.split_once("id=\"routes\"").unwrap();
+    let change = "the route changed at hop 2: 192.0.2.9 instead of 192.0.2.2";
+    assert_eq!(table.matches(change).count(), 1, "{table}");
+    // The mark is on the drawing for each width, and the list of events links to the table.
+    assert_eq!(page.matches("<g class=\"mark\">").count(), 2, "{page}");
+    assert!(page.contains("href=\"#routes\"") && page.contains("◆ the route changed"), "{page}");
     assert!(page.contains("192.0.2.1 → 192.0.2.9"), "{page}");
+}
+
+/// Returns the lines of the table for a spreadsheet, without its head.
+fn csv(served: &Served, query: &str) -> Vec<String> {
+    let answer = served.get(&format!("/path/10.0.0.1/10.0.0.2/csv?{query}"));
+    assert!(answer.head.contains("text/csv") && answer.head.contains("attachment"), "{}", answer.head);
+    answer.body.lines().skip(1).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_path_has_ranges_overlays_zones_and_a_table_for_a_spreadsheet() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = two_hosts(folder.path());
+    mesh::add(&archive, ("10.0.0.1", "10.0.0.2"), now() - 7 * 24 * HOUR - HOUR, Went::Badly).unwrap();
+    mesh::add(&archive, ("10.0.0.3", "10.0.0.4"), now() - HOUR, Went::Badly).unwrap();
+    let served = Served::start(folder.path(), |_| ());
+    // Six tests of each direction in the last day.
+    assert_eq!(csv(&served, "range=24h").len(), 12);
+    assert_eq!(csv(&served, "range=30d").len(), 13);
+    let lines = csv(&served, "range=24h&week=1&src2=10.0.0.3&dst2=10.0.0.4");
+    let of = |what: &str| lines.iter().filter(|line| line.contains(what)).count();
+    assert_eq!((of(": a week earlier\""), of(": 10.0.0.3 → 10.0.0.4\"")), (1, 1), "{lines:?}");
+    let page = served.get("/path/10.0.0.1/10.0.0.2?range=24h&week=1&src2=10.0.0.3&dst2=10.0.0.4").body;
+    assert!(page.contains("class=\"over0 mid\"") && page.contains("class=\"over1 mid\""), "{page}");
+    assert!(page.contains("range=7d&amp;") || page.contains("&amp;range=7d"), "a range keeps the overlays");
+    assert!(page.contains("week=1&amp;src2=10.0.0.3&amp;dst2=10.0.0.4&amp;range=1h"), "{page}");
+    // Times of the address are those of the zone, and so are those of the page.
+    let utc = csv(&served, "from=2000-01-01&to=2100-01-01").len();
+    let zone =
+        served.get("/path/10.0.0.1/10.0.0.2?zone=Asia/Kolkata&from=2025-01-01T05:30:00&to=2099-01-01").body;
+    assert_eq!(utc, 13);
+    assert!(zone.contains("2025-01-01 05:30:00 to 2099-01-01 00:00:00"), "{zone}");
+    assert!(
+        zone.contains("All times are in the zone Asia/Kolkata")
+            && zone.contains("&amp;from=2025-01-01T00:00:00Z")
+    );
+    let cookie = served.ask("GET /path/10.0.0.1/10.0.0.2", "Cookie: jitlat-zone=Asia%2FKolkata\r\n", "").body;
+    assert!(cookie.contains("data-zone=\"Asia/Kolkata\""), "{cookie}");
+    for (wrong, status) in [
+        ("range=2h", 400),
+        ("from=soon", 400),
+        ("from=2026-01-02&to=2026-01-01", 400),
+        ("src2=x&dst2=y", 404),
+        ("zone=../../etc/passwd", 200),
+    ] {
+        assert_eq!(served.get(&format!("/path/10.0.0.1/10.0.0.2?{wrong}")).status, status, "{wrong}");
+    }
 }
 
 #[test]
