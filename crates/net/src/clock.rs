@@ -11,6 +11,7 @@ use jitlat_core::ntp::{ErrorEstimate, TimeFormat};
 use jitlat_core::session::HostFacts;
 use jitlat_core::time::{Span, SteadyTime, WallTime};
 use jitlat_proto::Tick;
+use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 use std::net::IpAddr;
 
@@ -29,7 +30,14 @@ pub fn steady() -> SteadyTime {
 #[inline]
 fn read(clock: ClockId) -> i64 {
     // Neither clock can fail on Linux; and a time of 1970 would be noticed at once.
-    clock_gettime(clock).map_or(0, |t| t.tv_sec() * 1_000_000_000 + t.tv_nsec())
+    clock_gettime(clock).map_or(0, nanoseconds)
+}
+
+/// Converts a time of the kernel, whose fields have 32 bits on some processors, to nanoseconds.
+#[inline]
+pub(crate) fn nanoseconds(time: TimeSpec) -> i64 {
+    let (seconds, rest): (i64, i64) = (time.tv_sec() as _, time.tv_nsec() as _);
+    seconds * 1_000_000_000 + rest
 }
 
 /// Reads both clocks, one after the other; the result is the current time for protocol state machines.
@@ -85,14 +93,16 @@ pub fn sync_state() -> Option<SyncState> {
 /// Converts the state that `adjtimex` reports.
 fn account_of(state: libc::c_int, clock: &libc::timex) -> SyncState {
     // Without STA_NANO, the kernel's offset is in microseconds.
+    // The fields have 32 bits on some processors.
+    let frequency: i64 = clock.freq as _;
     let unit = if clock.status & libc::STA_NANO != 0 { 1 } else { 1000 };
     SyncState {
         synchronised: state != libc::TIME_ERROR && clock.status & libc::STA_UNSYNC == 0,
-        offset: Span(clock.offset).times(unit),
-        estimated_error: Span::micros(clock.esterror),
-        maximum_error: Span::micros(clock.maxerror),
+        offset: Span(clock.offset as _).times(unit),
+        estimated_error: Span::micros(clock.esterror as _),
+        maximum_error: Span::micros(clock.maxerror as _),
         // The kernel counts in 2⁻¹⁶ ppm.
-        frequency_ppb: clock.freq.saturating_mul(1000) >> 16,
+        frequency_ppb: frequency.saturating_mul(1000) >> 16,
     }
 }
 

@@ -199,13 +199,16 @@ fn int_octet(data: &[u8]) -> Option<u8> {
 /// Returns the three times of an `SCM_TIMESTAMPING` message: software, unused, raw hardware. An
 /// `SCM_TIMESTAMPNS` message has only the first.
 pub(crate) fn instants(data: &[u8]) -> [Option<WallTime>; 3] {
-    const LONG: usize = size_of::<c_long>();
-    let long = |i: usize| -> Option<i64> {
-        let bytes = data.get(i * LONG..)?.first_chunk()?;
-        Some(c_long::from_ne_bytes(*bytes))
+    // On 32-bit processors a time has two fields of 32 bits, or of 64 bits if the C library asked for them.
+    let wide = size_of::<c_long>() == 8 || data.len().is_multiple_of(16);
+    let field = |i: usize| -> Option<i64> {
+        if wide {
+            return data.get(i * 8..)?.first_chunk().map(|bytes| i64::from_ne_bytes(*bytes));
+        }
+        data.get(i * 4..)?.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes).into())
     };
     [0, 1, 2].map(|i| {
-        let (s, ns) = (long(2 * i)?, long(2 * i + 1)?);
+        let (s, ns) = (field(2 * i)?, field(2 * i + 1)?);
         // The kernel writes zeros for a time that it did not take.
         (s != 0 || ns != 0).then(|| WallTime(s.saturating_mul(SECOND).saturating_add(ns)))
     })

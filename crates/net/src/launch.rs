@@ -13,12 +13,11 @@
 //! clock, which `phc2sys` must synchronise. Such a queue drops packets without a launch time, so every packet of a
 //! socket gets one, including greetings.
 
-use crate::clock::steady;
+use crate::clock::{self, steady};
 use crate::cmsg::ControlBuffer;
 use crate::netlink;
 use crate::privilege::{Capability, needs};
 use crate::sys;
-use jitlat_core::time::SECOND;
 use jitlat_core::{Span, SteadyTime};
 use nix::errno::Errno;
 use nix::sys::socket::{setsockopt, sockopt};
@@ -146,8 +145,7 @@ impl Launch {
     /// Errors of the operating system.
     pub fn send(self, socket: BorrowedFd<'_>, parts: &[IoSlice<'_>], due: SteadyTime) -> io::Result<usize> {
         // Launch times are on the TAI clock, but `due` is on the steady clock.
-        let now = clock_gettime(ClockId::CLOCK_TAI)?;
-        let now = now.tv_sec().saturating_mul(SECOND).saturating_add(now.tv_nsec());
+        let now = clock::nanoseconds(clock_gettime(ClockId::CLOCK_TAI)?);
         let at = now.saturating_add((due - steady()).0).max(0).unsigned_abs();
         let mut control = ControlBuffer::<32>::EMPTY;
         control.push(libc::SOL_SOCKET, libc::SCM_TXTIME, &at.to_ne_bytes());

@@ -11,6 +11,7 @@ use jitlat_core::units::eng4;
 use nix::sys::mman::{MlockAllFlags, mlockall};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
+use std::time::Duration;
 
 /// Method of waiting for a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,7 +222,7 @@ impl Pacer {
 /// Sleeps until the steady clock reaches `until`, or a signal arrives.
 pub(crate) fn sleep_until(until: SteadyTime) {
     // An absolute time, so that a delay before the call does not prolong the sleep.
-    let at = TimeSpec::new(until.0.div_euclid(SECOND), until.0.rem_euclid(SECOND));
+    let at = TimeSpec::from(Duration::from_nanos(until.0.max(0).unsigned_abs()));
     // The call fails only for a signal or an invalid time, and callers check the clock again.
     let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &at);
 }

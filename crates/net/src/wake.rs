@@ -3,7 +3,6 @@
 
 use crate::clock::steady;
 use jitlat_core::SteadyTime;
-use jitlat_core::time::SECOND;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
@@ -11,6 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Wakes a thread that polls it. Clones wake the same thread.
 #[derive(Clone, Debug)]
@@ -93,7 +93,7 @@ pub fn wait(readable: &[BorrowedFd<'_>], deadline: Option<SteadyTime>) {
 /// that they wait for.
 pub(crate) fn wait_ready(fds: &mut [PollFd<'_>], deadline: Option<SteadyTime>) {
     let left = deadline.map(|deadline| (deadline - steady()).0.max(0));
-    let _ = ppoll(fds, left.map(|left| TimeSpec::new(left / SECOND, left % SECOND)), None);
+    let _ = ppoll(fds, left.map(|left| TimeSpec::from(Duration::from_nanos(left.unsigned_abs()))), None);
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! System calls of a confined process. Calls that services need are allowed, calls that only an intruder
 //! would make end the process, and all others fail with EPERM.
 
+use super::CallSet;
 use seccompiler::{
     BpfProgram, Error, SeccompAction, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, SeccompCondition,
     SeccompFilter, SeccompRule, TargetArch, apply_filter_all_threads,
@@ -9,17 +10,6 @@ use std::collections::BTreeMap;
 use std::io;
 
 type SyscallRules = BTreeMap<i64, Vec<SeccompRule>>;
-
-/// System calls that a confined process may make.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CallSet {
-    /// Calls of a server.
-    #[default]
-    Server,
-    /// Calls of a process that measures or shows measurements: those of a server, those for an archive, and requests to
-    /// the kernel about interfaces.
-    Monitor,
-}
 
 /// Applies the filter to all threads; returns the number of allowed calls, or `None` if the system has no
 /// filters. If `raw` is true, packet sockets may be opened.

@@ -6,9 +6,11 @@
 //! Threads started later inherit these restrictions. [`Confinement::complete`], called once every socket is
 //! bound, drops system calls (seccomp) for all threads at once.
 
+#[cfg_attr(
+    not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")),
+    path = "no_calls.rs"
+)]
 mod calls;
-
-pub use calls::CallSet;
 
 use crate::privilege::Capability;
 use landlock::{
@@ -90,6 +92,17 @@ pub fn forbid_core_dumps() -> bool {
     let limited = setrlimit(Resource::RLIMIT_CORE, 0, 0).is_ok()
         || getrlimit(Resource::RLIMIT_CORE).is_ok_and(|(soft, _)| soft == 0);
     nix::sys::prctl::set_dumpable(false).is_ok() && limited
+}
+
+/// System calls that a confined process may make.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CallSet {
+    /// Calls of a server.
+    #[default]
+    Server,
+    /// Calls of a process that measures or shows measurements: those of a server, those for an archive, and requests to
+    /// the kernel about interfaces.
+    Monitor,
 }
 
 /// Rights that a confined process retains.

@@ -92,7 +92,7 @@ impl MachineReport {
             virtual_machine: virtual_machine(),
             container: container(),
             realtime_kernel: number::<u8>("/sys/kernel/realtime") == Some(1),
-            rtprio_limit: getrlimit(Resource::RLIMIT_RTPRIO).ok().map(|l| l.0),
+            rtprio_limit: getrlimit(Resource::RLIMIT_RTPRIO).ok().map(|l| l.0 as _),
             realtime_permitted: realtime_permitted(),
             timer_slack: number("/proc/self/timerslack_ns")
                 .or_else(|| nix::sys::prctl::get_timerslack().ok().map(|ns| ns as u64)),

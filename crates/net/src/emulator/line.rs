@@ -4,8 +4,8 @@ use core::cmp::Ordering;
 use jitlat_core::time::{SECOND, Span, SteadyTime};
 use nix::poll::{PollFd, ppoll};
 use nix::sys::time::TimeSpec;
-use nix::time::{ClockId, clock_gettime};
 use std::collections::BinaryHeap;
+use std::time::Duration;
 
 /// Maximum total size of the packets in an emulator, in bytes; further packets are dropped and counted.
 const MAX_HELD_BYTES: usize = 64 << 20;
@@ -14,16 +14,14 @@ const PACKET_OVERHEAD: usize = 64;
 
 /// Reads the steady clock.
 pub(super) fn now() -> SteadyTime {
-    // On Linux the call cannot fail for this clock. A time of 0 would only delay all packets.
-    let t = clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap_or(TimeSpec::new(0, 0));
-    SteadyTime(t.tv_sec().saturating_mul(SECOND).saturating_add(t.tv_nsec()))
+    crate::clock::steady()
 }
 
 /// Waits until one of `fds` is ready or `deadline` on the steady clock has passed, for at most one second.
 pub(super) fn wait(fds: &mut [PollFd<'_>], deadline: Option<SteadyTime>) -> nix::Result<()> {
     let left = deadline.map_or(Span(SECOND), |d| d - now());
     let left = left.0.clamp(0, SECOND);
-    match ppoll(fds, Some(TimeSpec::new(left / SECOND, left % SECOND)), None) {
+    match ppoll(fds, Some(TimeSpec::from(Duration::from_nanos(left.unsigned_abs()))), None) {
         Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
         Err(e) => Err(e),
     }

@@ -8,7 +8,6 @@ use crate::departures::TransmitMatcher;
 use crate::lead::Lead;
 use crate::sockets::{enlarge, has_message_priority, observe};
 use crate::sys::{Inbox, MAX_BATCH, Outbox, SendOptions};
-use jitlat_core::time::SECOND;
 use jitlat_core::{Ecn, Span, StampSource, WallTime};
 use jitlat_proto::lamp;
 use jitlat_proto::machine::Tick;
@@ -274,7 +273,11 @@ impl<K: Copy> AnsweringSocket<K> {
 
     fn wait_for_stamps(&self) {
         let mut ready = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
-        let _ = ppoll(&mut ready, Some(TimeSpec::new(0, MAX_STAMP_DELAY.0 % SECOND)), None);
+        let _ = ppoll(
+            &mut ready,
+            Some(TimeSpec::from(Duration::from_nanos(MAX_STAMP_DELAY.0.unsigned_abs()))),
+            None,
+        );
     }
 }
 

@@ -25,6 +25,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Maximum sleep, so that a stop is noticed soon.
 const MAX_SLEEP: Span = Span::millis(100);
@@ -516,14 +517,14 @@ fn wait(socket: &impl AsFd, elsewhere: Option<&Socket>, span: Span) -> bool {
     let mut ready = [socket.as_fd(), other].map(|socket| PollFd::new(socket, PollFlags::POLLIN));
     // A signal or a timeout needs no special treatment, because the caller checks everything again.
     let watched = if elsewhere.is_some() { &mut ready[..] } else { &mut ready[..1] };
-    let _ = ppoll(watched, Some(TimeSpec::new(span.0 / SECOND, span.0 % SECOND)), None);
+    let _ = ppoll(watched, Some(TimeSpec::from(Duration::from_nanos(span.0.unsigned_abs()))), None);
     ready[0].revents().is_some_and(|r| r.contains(PollFlags::POLLERR))
 }
 
 /// Makes the next receive call wait for `span`. Compared with [`wait`], this saves a system call between an
 /// answer and its stamp, but the timeout is coarser. Returns false on failure.
 fn receive_within(socket: &impl AsFd, span: Span) -> bool {
-    let limit = TimeVal::new(span.0 / SECOND, (span.0 % SECOND) / 1000);
+    let limit = TimeVal::new((span.0 / SECOND) as _, ((span.0 % SECOND) / 1000) as _);
     (limit.tv_sec() > 0 || limit.tv_usec() > 0) && setsockopt(socket, sockopt::ReceiveTimeout, &limit).is_ok()
 }
 

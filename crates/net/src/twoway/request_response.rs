@@ -9,7 +9,6 @@ use crate::sys::tcp_info;
 use crate::twoway::client::{PingError, ProgressFeed, TwoWayLink, TwoWayMeasured};
 use crate::twoway::socket;
 use jitlat_core::session::Ending;
-use jitlat_core::time::SECOND;
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{Span, Stamp, StampSource};
 use jitlat_proto::reqresp::{ExchangeSizes, GREETING_LEN, MIN_RESPONSE, Requester};
@@ -131,7 +130,7 @@ pub fn run(
         if span > 0 {
             let writable = if waiting.is_empty() { PollFlags::empty() } else { PollFlags::POLLOUT };
             let mut ready = [PollFd::new(stream.as_fd(), PollFlags::POLLIN | writable)];
-            let _ = ppoll(&mut ready, Some(TimeSpec::new(span / SECOND, span % SECOND)), None);
+            let _ = ppoll(&mut ready, Some(TimeSpec::from(Duration::from_nanos(span.unsigned_abs()))), None);
         }
     }
     host.sync_after = clock::sync_state();
