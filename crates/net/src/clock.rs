@@ -5,7 +5,7 @@
 //! Waiting uses the **steady** clock (`CLOCK_MONOTONIC`, which never jumps).
 
 use crate::stamp::StampMode;
-use crate::{adapter_clock, sys};
+use crate::{adapter_clock, android, sys};
 use jitlat_core::clock::{AdapterClock, SyncState};
 use jitlat_core::ntp::{ErrorEstimate, TimeFormat};
 use jitlat_core::session::HostFacts;
@@ -84,8 +84,11 @@ impl ClockSteps {
     }
 }
 
-/// Returns the synchronisation state of the wall clock; `None` if the kernel does not report it.
+/// Returns the synchronisation state of the wall clock; `None` if the kernel does not report it, or does not permit the question.
 pub fn sync_state() -> Option<SyncState> {
+    if android::is_here() {
+        return None;
+    }
     let (state, clock) = sys::kernel_clock().ok()?;
     Some(account_of(state, &clock))
 }

@@ -62,6 +62,7 @@
 
 mod accept;
 pub mod adapter_clock;
+mod android;
 mod audit;
 pub mod capture;
 pub mod client;

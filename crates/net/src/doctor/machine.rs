@@ -11,6 +11,18 @@ use std::path::Path;
 
 const CPUS: &str = "/sys/devices/system/cpu";
 
+/// Files and folders with the facts that are reported. Some systems hide them from ordinary users, for example Android from its apps.
+const SOURCES: &[&str] = &[
+    "/proc/loadavg",
+    "/proc/stat",
+    "/proc/cpuinfo",
+    "/proc/pressure/cpu",
+    "/proc/sys/net/core/rmem_max",
+    "/sys/class/net",
+    "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+    "/sys/devices/system/cpu/online",
+];
+
 /// Properties of this host that affect the wake-up delay of programs. Values that the kernel does not
 /// report are `None` or empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -58,6 +70,8 @@ pub struct MachineReport {
     pub clock_source: Option<String>,
     /// Available clock sources.
     pub clock_sources: Vec<String>,
+    /// Files and folders of the kernel that this user may not read; values from them are `None`, or empty.
+    pub unreadable: Vec<String>,
 }
 
 /// An idle state of a processor.
@@ -98,8 +112,14 @@ impl MachineReport {
                 .or_else(|| nix::sys::prctl::get_timerslack().ok().map(|ns| ns as u64)),
             clock_source: crate::clock::source(),
             clock_sources: sources.split_whitespace().map(str::to_owned).collect(),
+            unreadable: SOURCES.iter().filter(|path| is_forbidden(path)).map(|path| (*path).to_owned()).collect(),
         }
     }
+}
+
+/// True if the path exists, or may exist, but this user may not read it.
+fn is_forbidden(path: &str) -> bool {
+    fs::File::open(path).is_err_and(|e| e.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
 fn model() -> Option<String> {
