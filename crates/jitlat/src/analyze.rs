@@ -4,6 +4,7 @@ use crate::check;
 use crate::exit::{ExitStatus, explain, thresholds};
 use crate::load;
 use crate::options::report::ReportArgs;
+use crate::states;
 use anyhow::{Context, Error, Result, bail};
 use jitlat_core::PacketRecord;
 use jitlat_core::analysis::Analyzer;
@@ -21,7 +22,7 @@ use jitlat_report::text::analysing;
 use jitlat_store::log::{LogReader, LogReading};
 use jitlat_store::output as file;
 use jitlat_store::threads::Threads;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use tracing::{info, warn};
@@ -122,6 +123,7 @@ fn analyse_each(
         bail!("{name} reads the log twice, but standard input can be read only once: give a file");
     }
     if let Some(path) = &together.state {
+        states::check()?;
         file::check(path).context("--state")?;
     }
     if together.state.is_some() && logs.len() > 1 && !together.merge {
@@ -156,7 +158,7 @@ fn analyse_each(
         bail!("{option} needs all packets, but {} was analysed in constant memory", taken.label);
     }
     let state = match (&together.state, &taken[..]) {
-        (Some(path), [one]) => Some((path, one.state.save()?)),
+        (Some(path), [one]) => Some((path, states::saved(&one.state)?)),
         _ => None,
     };
     let mut runs: Vec<AnalysedStream> = taken.into_iter().map(|t| t.finish(args)).collect();
@@ -177,9 +179,7 @@ fn analyse_each(
 fn take(path: &Path, args: &ReportArgs) -> Result<ReadLog> {
     let label = path.display().to_string();
     if is_state(path) {
-        let bytes = fs::read(path).with_context(|| format!("reading the state {label}"))?;
-        let state =
-            SavedAnalysis::load(&bytes, &args.options()).with_context(|| format!("reading {label}"))?;
+        let state = states::load(path, &args.options())?;
         return Ok(ReadLog { state, readings: Vec::new(), log: None, label });
     }
     let mut reader = open(path)?;

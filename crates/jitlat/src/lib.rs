@@ -9,6 +9,7 @@
 //! * [`check`] – tests as checks of Nagios and Icinga
 //! * [`analyze`], [`mod@export`], [`compare`] – saved tests; [`mod@archive`] – archives of many tests; [`spp`],
 //!   [`tcp`], [`rtp`] – captured traffic
+//! * `states` – saved states of analyses
 //! * [`programs`] – command lines and outputs of other programs
 //! * [`monitor`] – many paths, continuously; [`mod@watch`] – the same without a file
 //! * [`mod@web`] – the page of an archive
@@ -71,6 +72,8 @@ mod rtp;
 mod serve;
 #[cfg(feature = "captures")]
 mod spp;
+#[cfg(feature = "states")]
+mod states;
 #[cfg(feature = "sweep")]
 mod sweep;
 #[cfg(feature = "captures")]
@@ -98,6 +101,8 @@ use without::rpm;
 use without::rtp;
 #[cfg(not(feature = "captures"))]
 use without::spp;
+#[cfg(not(feature = "states"))]
+use without::states;
 #[cfg(not(feature = "sweep"))]
 use without::sweep;
 #[cfg(not(feature = "captures"))]

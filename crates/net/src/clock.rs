@@ -29,8 +29,8 @@ pub fn steady() -> SteadyTime {
 
 #[inline]
 fn read(clock: ClockId) -> i64 {
-    // Neither clock can fail on Linux; and a time of 1970 would be noticed at once.
-    clock_gettime(clock).map_or(0, nanoseconds)
+    // Neither clock can fail on Linux, except for seconds that do not fit into 32 bits (2038); and a time of 1970 would be noticed at once.
+    clock_gettime(clock).map_or_else(|_| sys::wide_clock(clock.as_raw()).unwrap_or(0), nanoseconds)
 }
 
 /// Converts a time of the kernel, whose fields have 32 bits on some processors, to nanoseconds.
@@ -181,12 +181,29 @@ mod tests {
         assert!(steps.check().0.abs() < 50_000_000);
     }
 
+    /// On a 32-bit processor the C library fails from 2038 on, and the kernel's own call is used instead.
+    #[test]
+    #[cfg(target_pointer_width = "32")]
+    fn a_clock_is_read_with_wide_seconds() {
+        let before = wall();
+        let wide = sys::wide_clock(libc::CLOCK_REALTIME).unwrap();
+        assert!(wide >= before.0 && wide <= wall().0);
+        assert_eq!(sys::wide_clock(-1), None);
+    }
+
+    #[test]
+    fn times_of_the_kernel_become_nanoseconds() {
+        let last = i32::MAX;
+        assert_eq!(nanoseconds(TimeSpec::new(last as _, 999_999_999)), i64::from(last) * 1_000_000_000 + 999_999_999);
+        assert_eq!(nanoseconds(TimeSpec::new(-1, 1)), -999_999_999);
+    }
+
     /// Returns the state of a simulated kernel clock (RFC 5905) after `seconds` without an update: the error
     /// grows by 500 ppm; above 16 s the kernel reports the clock as unsynchronised.
     fn disciplined(seconds: i64, nanoseconds: bool) -> (libc::c_int, libc::timex) {
         let (_, mut clock) = sys::kernel_clock().unwrap();
         (clock.offset, clock.freq) = (if nanoseconds { -3500 } else { -3 }, -(12 << 16) - (1 << 15));
-        (clock.esterror, clock.maxerror) = (17, 900 + 500 * seconds);
+        (clock.esterror, clock.maxerror) = (17, (900 + 500 * seconds) as _);
         clock.status = libc::STA_PLL | if nanoseconds { libc::STA_NANO } else { 0 };
         if clock.maxerror > 16_000_000 {
             clock.maxerror = 16_000_000;

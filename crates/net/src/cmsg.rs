@@ -198,14 +198,21 @@ fn int_octet(data: &[u8]) -> Option<u8> {
 
 /// Returns the three times of an `SCM_TIMESTAMPING` message: software, unused, raw hardware. An
 /// `SCM_TIMESTAMPNS` message has only the first.
+#[inline]
 pub(crate) fn instants(data: &[u8]) -> [Option<WallTime>; 3] {
     // On 32-bit processors a time has two fields of 32 bits, or of 64 bits if the C library asked for them.
-    let wide = size_of::<c_long>() == 8 || data.len().is_multiple_of(16);
+    instants_of(data, size_of::<c_long>() == 8 || data.len().is_multiple_of(16))
+}
+
+/// Like [`instants`], for fields of 64 bits (`wide`) or of 32 bits.
+#[inline]
+fn instants_of(data: &[u8], wide: bool) -> [Option<WallTime>; 3] {
     let field = |i: usize| -> Option<i64> {
         if wide {
             return data.get(i * 8..)?.first_chunk().map(|bytes| i64::from_ne_bytes(*bytes));
         }
-        data.get(i * 4..)?.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes).into())
+        // Without a sign, so that the seconds last until 2106 and not until 2038: no packet arrived before 1970.
+        data.get(i * 4..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes).into())
     };
     [0, 1, 2].map(|i| {
         let (s, ns) = (field(2 * i)?, field(2 * i + 1)?);
@@ -340,6 +347,25 @@ mod tests {
         }
     }
 
+    /// The layout of i686 and armv7, and that of 64-bit processors.
+    #[test]
+    fn stamps_have_either_width_and_last_beyond_2038() {
+        let seconds_of = |year: u64| (year - 1970) * 31_556_952;
+        for (year, narrow_too) in [(2026, true), (2037, true), (2039, true), (2105, true), (2107, false)] {
+            let seconds = seconds_of(year);
+            let wide: Vec<u8> =
+                [seconds, 7, 0, 0, 0, 0].iter().flat_map(|field| field.to_ne_bytes()).collect();
+            let narrow: Vec<u8> =
+                [seconds, 7, 0, 0, 0, 0].iter().flat_map(|field| (*field as u32).to_ne_bytes()).collect();
+            let expected = Some(WallTime(seconds as i64 * SECOND + 7));
+            assert_eq!(instants_of(&wide, true), [expected, None, None], "{year}");
+            assert_eq!(instants_of(&narrow, false)[0] == expected, narrow_too, "{year}");
+            assert_eq!(instants_of(&narrow[..8], false), [instants_of(&narrow, false)[0], None, None]);
+        }
+        assert_eq!(instants_of(&[0; 24], false), [None; 3]);
+        assert_eq!(instants_of(&[1; 7], false), [None; 3]);
+    }
+
     #[test]
     fn what_has_no_room_is_left_out() {
         let mut control = ControlBuffer::<40>::EMPTY;
@@ -356,7 +382,7 @@ mod tests {
         for length in 0..80usize {
             let mut bytes = vec![0xff; 64];
             ReceivedInfo::parse(&bytes);
-            bytes[..8].copy_from_slice(&length.to_ne_bytes());
+            bytes[..size_of::<usize>()].copy_from_slice(&length.to_ne_bytes());
             assert_eq!(ReceivedInfo::parse(&bytes), ReceivedInfo::default());
             assert_eq!(transmit_stamp(&bytes), None);
             assert_eq!(ReceivedInfo::parse(&bytes[..length.min(64)]), ReceivedInfo::default());

@@ -53,6 +53,24 @@ pub(crate) fn yield_to_others() -> io::Result<()> {
     check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) }).map(drop)
 }
 
+/// Reads a clock, in ns, with 64 bits for its seconds; `None` if the kernel has no such call (before Linux 5.1). The C libraries of 32-bit processors have 32 bits
+/// for them, and fail from 19 January 2038 on.
+#[cfg(target_pointer_width = "32")]
+pub(crate) fn wide_clock(clock: libc::clockid_t) -> Option<i64> {
+    /// Number of `clock_gettime64`, the same on all 32-bit processors.
+    const CLOCK_GETTIME64: libc::c_long = 403;
+    let mut time = [0_i64; 2];
+    // SAFETY: the pointer is to a live array of the size and layout of the kernel's `__kernel_timespec`.
+    let status = unsafe { libc::syscall(CLOCK_GETTIME64, clock, time.as_mut_ptr()) };
+    (status == 0).then(|| time[0].saturating_mul(1_000_000_000).saturating_add(time[1]))
+}
+
+/// Returns `None`: on 64-bit processors a clock that cannot be read with the C library cannot be read at all.
+#[cfg(not(target_pointer_width = "32"))]
+pub(crate) fn wide_clock(_clock: libc::clockid_t) -> Option<i64> {
+    None
+}
+
 /// Reads the clock's state (`TIME_OK`…`TIME_ERROR`) and the kernel's clock variables with `adjtimex`, without changing
 /// them.
 pub(crate) fn kernel_clock() -> io::Result<(libc::c_int, libc::timex)> {

@@ -13,6 +13,7 @@ pub mod monitor;
 pub mod programs;
 pub mod rpm;
 pub mod spp;
+pub mod states;
 
 use crate::exit::ExitStatus;
 use anyhow::Result;

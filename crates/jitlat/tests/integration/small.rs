@@ -115,6 +115,7 @@ fn a_build_without_optional_features_is_small_and_measures() {
         ("spp -f a.pcap -F b.pcap", "captures"),
         ("tcp a.pcap", "captures"),
         ("rtp a.pcap", "captures"),
+        ("analyze first.log --state saved", "states"),
         ("sweep 127.0.0.1", "sweep"),
         ("as irtt client 127.0.0.1", "programs"),
         ("completions bash", "manual"),
