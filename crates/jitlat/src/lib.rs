@@ -47,6 +47,7 @@ mod export;
 mod find;
 mod first_steps;
 mod help;
+#[cfg_attr(windows, path = "interrupt_windows.rs")]
 mod interrupt;
 #[cfg(feature = "live")]
 mod live;

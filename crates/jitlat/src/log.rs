@@ -9,12 +9,11 @@
 use clap::ValueEnum;
 use jitlat_core::printable::is_unprintable;
 use jitlat_core::units::civil;
+use jitlat_net::wake::stderr_is_ready;
 use jitlat_output::terminal;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal, Write};
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -357,7 +356,7 @@ impl Write for StandardError {
         };
         let cut = line.len().min(MAX_ATOMIC_WRITE - note.len());
         let whole = [note.as_bytes(), &line[..cut]].concat();
-        if !is_ready() || io::stderr().write_all(&whole).is_err() {
+        if !stderr_is_ready() || io::stderr().write_all(&whole).is_err() {
             DROPPED_LINES.fetch_add(dropped + 1, Ordering::Relaxed);
         }
         Ok(line.len())
@@ -366,14 +365,6 @@ impl Write for StandardError {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-/// True if standard error accepts a line without blocking.
-fn is_ready() -> bool {
-    let error = io::stderr();
-    let mut ready = [PollFd::new(error.as_fd(), PollFlags::POLLOUT)];
-    poll(&mut ready, PollTimeout::ZERO).is_ok_and(|n| n > 0)
-        && ready[0].revents().is_some_and(|r| r.contains(PollFlags::POLLOUT))
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ use jitlat_instruments::serve::{
     every_address,
 };
 use jitlat_net::capture::interface::InterfaceSettings;
+use jitlat_net::clock::host_name;
 use jitlat_net::confine::{Confinement, Confining};
 use jitlat_net::discovery::Announcer;
 use jitlat_net::pace::Pacing;
@@ -32,7 +33,6 @@ use jitlat_proto::digest;
 use jitlat_proto::jitlat::{PresharedKeys, ServerLimits};
 use jitlat_proto::policy::file::PolicyFile;
 use jitlat_proto::policy::{self, DIGESTS, ONE_WAY, PUBLIC_SERVICES, PublicServer, RPM};
-use nix::unistd::gethostname;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -580,7 +580,7 @@ fn announcer(args: &ServeArgs, serving: &Serving) -> Result<Option<Announcer>> {
         bail!("--announce announces the server of one-way tests, which does not run: add jitlat to --only");
     };
     let ips: Vec<IpAddr> = serving.one_way().iter().map(SocketAddr::ip).collect();
-    let name = gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
+    let name = host_name().unwrap_or_default();
     let started = Announcer::start(&name, first.port(), env!("CARGO_PKG_VERSION"), &ips);
     let started = started.context("--announce: starting to announce the server")?;
     if started.is_none() {

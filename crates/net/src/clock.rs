@@ -79,6 +79,11 @@ pub fn source() -> Option<String> {
     sys::clock_source()
 }
 
+/// Returns the name of this host; `None` if unknown.
+pub fn host_name() -> Option<String> {
+    sys::names().0
+}
+
 /// Returns the facts about this host at the start of a test. `sync_after`, `clock_step` and `notes` are
 /// filled in at the end of the test.
 pub fn host_facts() -> HostFacts {

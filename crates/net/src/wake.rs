@@ -8,7 +8,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub use crate::sys::{AsFd, BorrowedFd, OwnedFd};
+#[cfg(windows)]
+pub use crate::sys::on_interrupt;
+pub use crate::sys::{AsFd, BorrowedFd, Keyboard, OwnedFd, stderr_is_ready};
 
 /// Wakes a thread that polls it. Clones wake the same thread.
 #[derive(Clone, Debug)]

@@ -7,13 +7,12 @@ use jitlat_core::Direction;
 use jitlat_core::analysis::Analyzer;
 use jitlat_store::json::{self, SummaryReadError};
 use jitlat_store::log::LogReader;
+use jitlat_store::split_at_equals;
 use jitlat_store::threads::Threads;
 use jitlat_verdict::compare::{LabelledRun, RunKey};
 use std::borrow::Cow;
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use tracing::warn;
 
@@ -49,12 +48,8 @@ pub fn read(files: &[PathBuf]) -> Result<Vec<LabelledRun>> {
 
 /// Splits `LABEL=FILE` into label and file, unless a file with this whole name exists.
 pub(crate) fn split(text: &Path) -> (Option<&str>, &Path) {
-    let bytes = text.as_os_str().as_bytes();
-    let parts = bytes.iter().position(|b| *b == b'=').map(|at| (&bytes[..at], &bytes[at + 1..]));
-    match parts.and_then(|(label, path)| Some((core::str::from_utf8(label).ok()?, path))) {
-        Some((label, path)) if !label.is_empty() && !text.exists() => {
-            (Some(label), Path::new(OsStr::from_bytes(path)))
-        }
+    match split_at_equals(text.as_os_str()) {
+        Some((label, path)) if !label.is_empty() && !text.exists() => (Some(label), Path::new(path)),
         _ => (None, text),
     }
 }
@@ -172,6 +167,8 @@ mod tests {
 
     #[test]
     fn files_and_their_labels() {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt;
         assert_eq!(split(Path::new("before=a.log")), (Some("before"), Path::new("a.log")));
         assert_eq!(split(Path::new("a.log")), (None, Path::new("a.log")));
         let odd = |bytes| Path::new(OsStr::from_bytes(bytes));

@@ -58,3 +58,5 @@ mod platform;
 pub mod sweep;
 pub mod threads;
 pub mod webrtc;
+
+pub use platform::split_at_equals;

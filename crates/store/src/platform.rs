@@ -1,5 +1,6 @@
 //! Differences between operating systems: kinds of files, and permissions.
 
+use std::ffi::OsStr;
 use std::fs::{File, FileType, Permissions};
 use std::path::Path;
 
@@ -65,4 +66,20 @@ pub fn is_named(file: &File, path: &Path) -> bool {
 #[cfg(not(unix))]
 pub fn is_named(_: &File, path: &Path) -> bool {
     path.exists()
+}
+
+/// Splits `text` at its first `=`; `None` if it has none, or if the part before it is not text.
+#[cfg(unix)]
+pub fn split_at_equals(text: &OsStr) -> Option<(&str, &OsStr)> {
+    use std::os::unix::ffi::OsStrExt;
+    let bytes = text.as_bytes();
+    let at = bytes.iter().position(|b| *b == b'=')?;
+    Some((std::str::from_utf8(&bytes[..at]).ok()?, OsStr::from_bytes(&bytes[at + 1..])))
+}
+
+/// Splits `text` at its first `=`; `None` if it has none, or if it is not text.
+#[cfg(not(unix))]
+pub fn split_at_equals(text: &OsStr) -> Option<(&str, &OsStr)> {
+    let (name, rest) = text.to_str()?.split_once('=')?;
+    Some((name, OsStr::new(rest)))
 }

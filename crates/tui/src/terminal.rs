@@ -4,15 +4,14 @@ use super::Board;
 use super::look::Look;
 use super::screen::{self, ScreenState};
 use super::viewing::{ViewTab, ViewerRequest, Viewing};
-use jitlat_core::Summary;
 use jitlat_core::live::LivePhase;
 use jitlat_core::live::{StreamState, summary};
 use jitlat_core::observer::{Event as TestEvent, Observer};
+use jitlat_core::{Span, Summary};
 use jitlat_instruments::Stop;
 use jitlat_net::clock::steady;
 use jitlat_net::pace;
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use jitlat_net::wake::Keyboard;
 use ratatui::backend::CrosstermBackend;
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::cursor::{Hide, Show};
@@ -23,16 +22,14 @@ use ratatui::crossterm::terminal::{
 };
 use ratatui::layout::Rect;
 use ratatui::{Terminal, TerminalOptions, Viewport};
-use std::fs::File;
-use std::io::{self, IsTerminal, Stdout};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, Stdout};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Time between two frames, unless a key is pressed.
-const FRAME_INTERVAL: Duration = Duration::from_millis(250);
+const FRAME_INTERVAL: Span = Span::millis(250);
 /// Time between two computations of all figures while the figures are visible.
 const FIGURES_INTERVAL: Duration = Duration::from_secs(1);
 /// Timeout for the last frame, once the test is over.
@@ -133,7 +130,7 @@ impl Drawing {
         while_taken: impl Send + 'static,
         stop: &Stop,
     ) -> Result<Drawing, ViewError> {
-        let keyboard = keyboard().map_err(ViewError::Keyboard)?;
+        let keyboard = Keyboard::open().map_err(ViewError::Keyboard)?;
         let taken = OwnedTerminal::take(Box::new(while_taken)).map_err(ViewError::Terminal)?;
         let over = Arc::new(AtomicBool::new(false));
         let drawer = Drawer { taken, keyboard, screen, over: over.clone(), stop: stop.clone() };
@@ -240,38 +237,10 @@ impl Observer for BoardObserver {
     }
 }
 
-/// Opens the source of keys: standard input or the controlling terminal, as crossterm does.
-fn keyboard() -> io::Result<OwnedFd> {
-    let stdin = io::stdin();
-    if stdin.is_terminal() {
-        stdin.as_fd().try_clone_to_owned()
-    } else {
-        File::open("/dev/tty").map(OwnedFd::from)
-    }
-}
-
-/// Waits until there is input, or until `limit` has passed.
-///
-/// # Errors
-/// If the terminal is gone. In that case crossterm would read forever, so this function is called before every read.
-fn wait_for_input(keyboard: &OwnedFd, limit: Duration) -> io::Result<()> {
-    let mut waiting = [PollFd::new(keyboard.as_fd(), PollFlags::POLLIN)];
-    let limit = PollTimeout::try_from(limit).unwrap_or(PollTimeout::ZERO);
-    match poll(&mut waiting, limit) {
-        Ok(_) | Err(Errno::EINTR) => {}
-        Err(e) => return Err(e.into()),
-    }
-    let gone = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
-    if waiting[0].revents().is_some_and(|events| events.intersects(gone)) {
-        return Err(io::ErrorKind::BrokenPipe.into());
-    }
-    Ok(())
-}
-
 /// The thread that draws and reads keys.
 struct Drawer<S> {
     taken: OwnedTerminal,
-    keyboard: OwnedFd,
+    keyboard: Keyboard,
     screen: S,
     over: Arc<AtomicBool>,
     stop: Stop,
@@ -317,7 +286,8 @@ impl<S: LiveScreen> Drawer<S> {
 
     /// Handles keys until the next frame is due, or something changes.
     fn keys(&mut self) -> io::Result<Option<ViewerRequest>> {
-        wait_for_input(&self.keyboard, FRAME_INTERVAL)?;
+        // If the terminal is gone, this fails; crossterm would read forever.
+        self.keyboard.wait(FRAME_INTERVAL)?;
         if !event::poll(Duration::ZERO)? {
             return Ok(None);
         }

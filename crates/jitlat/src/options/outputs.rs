@@ -6,9 +6,9 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_pars
 use jitlat_output::{
     Destination, OUTPUTS, Output, OwnOption, PictureFormat, ReportParts, STDOUT, WantedOutputs,
 };
-use std::ffi::{OsStr, OsString};
+use jitlat_store::split_at_equals;
+use std::ffi::OsStr;
 use std::ops::Deref;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -76,12 +76,8 @@ impl TypedValueParser for NamedParser {
         _: Option<&Arg>,
         value: &OsStr,
     ) -> Result<OutputPath, clap::Error> {
-        let bytes = value.as_bytes();
-        let (name, file) = match bytes.iter().position(|b| *b == b'=') {
-            Some(at) => (&bytes[..at], &bytes[at + 1..]),
-            None => (bytes, STDOUT.as_bytes()),
-        };
-        let name = String::from_utf8_lossy(name);
+        let whole = value.to_string_lossy();
+        let (name, file) = split_at_equals(value).unwrap_or((&whole, OsStr::new(STDOUT)));
         if name == HELP {
             return Err(clap::Error::raw(ErrorKind::DisplayHelp, list(self.offered())));
         }
@@ -106,7 +102,7 @@ impl TypedValueParser for NamedParser {
                 "--as {name}=: the file name is missing: write --as {name}=FILE, or --as {name}"
             ));
         }
-        Ok((output, PathBuf::from(OsString::from_vec(file.to_vec()))))
+        Ok((output, PathBuf::from(file)))
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {

@@ -5,8 +5,8 @@ use anyhow::{Result, bail};
 use clap::ArgMatches;
 use jitlat_net::capture::in_folders;
 use jitlat_output::{Destination, OUTPUTS, OwnOption, STDOUT, with_ending};
+use jitlat_store::split_at_equals;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Ids of options, other than those of [`OUTPUTS`], that replace an existing file. Logs are not among them, because they
@@ -116,9 +116,7 @@ impl Written {
 
 /// Returns the file of `LABEL=FILE`.
 fn labelled(text: &Path) -> Option<&Path> {
-    let bytes = text.as_os_str().as_bytes();
-    let at = bytes.iter().position(|b| *b == b'=')?;
-    Some(Path::new(std::ffi::OsStr::from_bytes(&bytes[at + 1..])))
+    split_at_equals(text.as_os_str()).map(|(_, file)| Path::new(file))
 }
 
 /// Returns `path` without links and relative parts, also if its file does not exist.

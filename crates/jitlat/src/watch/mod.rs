@@ -25,11 +25,11 @@ use jitlat_monitor::file::{read, text_of};
 use jitlat_monitor::runtime::{self, MonitorSettings};
 use jitlat_monitor::{Timetable, text};
 use jitlat_net::clock;
+use jitlat_net::clock::host_name;
 use jitlat_net::privilege::{Capability, needs};
 use jitlat_output::terminal;
 use jitlat_web::DEFAULT_PORT;
 use lines::ResultLines;
-use nix::unistd::gethostname;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -248,7 +248,7 @@ fn page(listen: Option<(Option<IpAddr>, Option<u16>)>) -> Result<TcpListener> {
 
 /// Returns a name for this host that the monitor's file accepts.
 fn own_name() -> String {
-    let name = gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
+    let name = host_name().unwrap_or_default();
     let fits = |c: char| if c.is_ascii_alphanumeric() || "-._".contains(c) { c } else { '-' };
     let name: String = name.chars().map(fits).collect();
     if name.is_empty() { "this-host".to_owned() } else { name }

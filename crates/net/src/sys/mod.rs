@@ -21,6 +21,8 @@ mod common;
 mod linux;
 #[cfg(not(target_os = "linux"))]
 mod plain;
+#[cfg(unix)]
+mod streams;
 
 pub(crate) use common::*;
 #[cfg(target_os = "linux")]
@@ -30,4 +32,8 @@ pub use linux::{AsFd, BorrowedFd, Datagram, OwnedFd, control};
 #[cfg(not(target_os = "linux"))]
 pub(crate) use plain::*;
 #[cfg(not(target_os = "linux"))]
-pub use plain::{AsFd, BorrowedFd, Datagram, OwnedFd};
+pub use plain::{AsFd, BorrowedFd, OwnedFd};
+#[cfg(windows)]
+pub use plain::{Keyboard, on_interrupt, stderr_is_ready};
+#[cfg(unix)]
+pub use streams::{Keyboard, stderr_is_ready};

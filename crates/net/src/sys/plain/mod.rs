@@ -12,8 +12,9 @@ mod system;
 mod system;
 mod wait;
 
-pub use packets::Datagram;
 pub use system::{AsFd, BorrowedFd, OwnedFd};
+#[cfg(windows)]
+pub use system::{Keyboard, on_interrupt, stderr_is_ready};
 
 pub(crate) use host::*;
 pub(crate) use options::*;

@@ -14,10 +14,12 @@ use std::net::SocketAddr;
 use std::os::windows::io::AsRawHandle;
 use std::os::windows::io::{AsRawSocket, AsSocket, FromRawHandle, OwnedHandle, RawSocket};
 use std::ptr::null;
-use std::sync::Once;
+use std::sync::{Once, OnceLock};
 use std::time::Duration;
+use windows_sys::Win32::Foundation::WAIT_FAILED;
 use windows_sys::Win32::Media::timeBeginPeriod;
 use windows_sys::Win32::Networking::WinSock as ws;
+use windows_sys::Win32::System::Console::SetConsoleCtrlHandler;
 use windows_sys::Win32::System::Threading as threads;
 
 pub use std::os::windows::io::{BorrowedSocket as BorrowedFd, OwnedSocket as OwnedFd};
@@ -283,4 +285,57 @@ pub(crate) fn interfaces() -> io::Result<Vec<super::InterfaceAddress>> {
 /// It is not.
 pub(crate) fn interface_index(name: &str) -> io::Result<u32> {
     name.parse().map_err(|_| ErrorKind::NotFound.into())
+}
+
+/// Returns true: a console always accepts a line.
+pub fn stderr_is_ready() -> bool {
+    true
+}
+
+/// The source of keys: the console, if standard input is one.
+#[derive(Debug)]
+pub struct Keyboard(());
+
+impl Keyboard {
+    /// Opens the source of keys.
+    ///
+    /// # Errors
+    /// Standard input is not a console.
+    pub fn open() -> io::Result<Keyboard> {
+        use std::io::IsTerminal;
+        if io::stdin().is_terminal() { Ok(Keyboard(())) } else { Err(ErrorKind::NotFound.into()) }
+    }
+
+    /// Waits until there is input, or until `limit` has passed.
+    ///
+    /// # Errors
+    /// The console is gone.
+    pub fn wait(&self, limit: Span) -> io::Result<()> {
+        let milliseconds = (limit.0.max(0) / 1_000_000).min(i32::MAX.into()) as u32;
+        // SAFETY: the handle is that of standard input, which this program does not close.
+        let waited = unsafe { threads::WaitForSingleObject(io::stdin().as_raw_handle(), milliseconds) };
+        if waited == WAIT_FAILED { Err(last_error()) } else { Ok(()) }
+    }
+}
+
+static HANDLER: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
+
+/// Called by the system, on a thread of its own. Returns 1: the event is handled.
+unsafe extern "system" fn handle(_event: u32) -> i32 {
+    if let Some(handler) = HANDLER.get() {
+        handler();
+    }
+    1
+}
+
+/// Calls `handler`, on a thread of its own, when the user presses Ctrl-C, or closes the window or the session. Only the
+/// first handler of a process counts.
+///
+/// # Errors
+/// Errors of the system.
+pub fn on_interrupt(handler: impl Fn() + Send + Sync + 'static) -> io::Result<()> {
+    let _ = HANDLER.set(Box::new(handler));
+    // SAFETY: the function lives as long as the process.
+    let set = unsafe { SetConsoleCtrlHandler(Some(handle), 1) };
+    if set == 0 { Err(last_error()) } else { Ok(()) }
 }
