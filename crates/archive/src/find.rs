@@ -1,10 +1,12 @@
 //! [`Filter`]: conditions on tests. [`Archive::list`] returns the catalogue entries of the tests that meet them.
 
+use crate::calendar::{WeekHours, Zone};
 use crate::catalogue::unsigned;
 use crate::error::ArchiveError;
 use crate::{Archive, TestId};
 use core::str::FromStr;
 use jitlat_core::WallTime;
+use jitlat_core::answer::Severity;
 use jitlat_core::scalars::Selector;
 use rusqlite::types::Value;
 use rusqlite::{Row as SqlRow, params_from_iter};
@@ -33,11 +35,19 @@ impl FromStr for Endpoints {
 pub struct When(pub WallTime);
 
 impl When {
-    /// Parses `text`; relative times count back from `now`.
+    /// Parses `text`; relative times count back from `now`, and dates begin in UTC.
     ///
     /// # Errors
     /// [`ArchiveError::Usage`].
     pub fn parse(text: &str, now: WallTime) -> Result<When, ArchiveError> {
+        When::parse_in(text, now, &Zone::default())
+    }
+
+    /// Parses `text` like [`When::parse`]; dates begin in `zone`.
+    ///
+    /// # Errors
+    /// [`ArchiveError::Usage`].
+    pub fn parse_in(text: &str, now: WallTime, zone: &Zone) -> Result<When, ArchiveError> {
         let second = 1_000_000_000i64;
         let unit = match text.as_bytes().last() {
             Some(b's') => second,
@@ -51,9 +61,9 @@ impl When {
         if let Some(ago) = ago.filter(|_| unit > 0) {
             return Ok(When(WallTime(now.0.saturating_sub(i64::from(ago).saturating_mul(unit)))));
         }
-        let day = |date: jiff::civil::Date| date.to_zoned(jiff::tz::TimeZone::UTC).map(|z| z.timestamp());
-        let at = text.parse::<jiff::Timestamp>().or_else(|e| text.parse().and_then(day).map_err(|_| e));
-        let at = at.ok().and_then(|at| i64::try_from(at.as_nanosecond()).ok());
+        let instant = text.parse::<jiff::Timestamp>().ok();
+        let instant = instant.and_then(|at| i64::try_from(at.as_nanosecond()).ok());
+        let at = instant.or_else(|| text.parse().ok().and_then(|date| zone.start(date)));
         at.map(|ns| When(WallTime(ns))).ok_or_else(|| {
             ArchiveError::Usage(format!(
                 "'{text}' is not a time: write 2026-11-23, 2026-11-23T10:00:00Z, or a time before now such as 36h or 7d"
@@ -75,6 +85,14 @@ pub struct Filter {
     pub tags: Vec<(String, String)>,
     /// Labels that a host of the test must have, as name and value in the monitor's file; `site` is one of them.
     pub labels: Vec<(String, String)>,
+    /// Protocols, one of which a test must have; empty for all.
+    pub protocols: Vec<String>,
+    /// DSCPs, one of which the packets must have; empty for all.
+    pub dscps: Vec<u8>,
+    /// Severities, one of which the verdict must have; empty for all.
+    pub severities: Vec<Severity>,
+    /// Hours of the week in which a test must start; `None` for all.
+    pub hours: Option<WeekHours>,
 }
 
 /// A test as listed in the catalogue.
@@ -125,8 +143,23 @@ impl ListedTest {
 }
 
 impl Filter {
-    /// Converts the filter to an SQL condition on `tests t`, `streams s`, `hosts a` and `hosts b`.
-    fn condition(&self, archive: &Archive) -> Result<(String, Vec<Value>), ArchiveError> {
+    /// Returns true if the filter has conditions that only single tests meet: roll-ups have neither tags nor verdicts.
+    pub fn selects_single_tests(&self) -> bool {
+        !self.tags.is_empty() || !self.severities.is_empty()
+    }
+
+    /// Returns true if a test that started at `at` (ns since 1970) is within the hours of the filter.
+    pub(crate) fn has_hour(&self, at: i64) -> bool {
+        self.hours.as_ref().is_none_or(|hours| hours.contains(at))
+    }
+
+    /// Returns the range of start times, ns since 1970; its end is excluded.
+    pub(crate) fn range(&self) -> (i64, i64) {
+        (self.since.map_or(i64::MIN, |When(at)| at.0), self.before.map_or(i64::MAX, |When(at)| at.0))
+    }
+
+    /// Converts the filter, except its hours, to an SQL condition on `tests t`, `streams s`, `hosts a` and `hosts b`.
+    pub(crate) fn condition(&self, archive: &Archive) -> Result<(String, Vec<Value>), ArchiveError> {
         let (mut all, mut values) = (vec!["1".to_owned()], Vec::new());
         if let Some(Endpoints(text)) = &self.path {
             // Addresses may contain colons. The known hosts decide at which colon the text is split.
@@ -172,6 +205,16 @@ impl Filter {
             all.push(has.to_owned());
             values.extend([Value::Text(name.clone()), Value::Text(value.clone())]);
         }
+        let mut one_of = |column: &str, wanted: Vec<Value>| {
+            if !wanted.is_empty() {
+                all.push(format!("{column} IN ({})", vec!["?"; wanted.len()].join(", ")));
+                values.extend(wanted);
+            }
+        };
+        one_of("s.protocol", self.protocols.iter().cloned().map(Value::Text).collect());
+        one_of("s.dscp", self.dscps.iter().map(|dscp| Value::Integer((*dscp).into())).collect());
+        let severity = |severity: &Severity| Value::Text(severity.name().to_owned());
+        one_of("t.severity", self.severities.iter().map(severity).collect());
         Ok((all.join(" AND "), values))
     }
 }
@@ -238,17 +281,24 @@ impl Archive {
                 listed.figures = figures.iter().enumerate().map(value).collect::<rusqlite::Result<_>>()?;
                 Ok(listed)
             };
-            tests.query_map(params_from_iter(values), take)?.collect::<rusqlite::Result<Vec<_>>>()
+            let mut found = tests.query_map(params_from_iter(values), take)?.collect::<rusqlite::Result<Vec<_>>>()?;
+            found.retain(|test| filter.has_hour(test.started_ns));
+            Ok(found)
         };
         run().map_err(self.sql("reading"))
     }
 
-    /// Returns the streams between the hosts in `filter`, including streams whose tests have all been pruned.
+    /// Returns the streams with the hosts, protocols and DSCPs of `filter`, including streams whose tests have all been pruned.
     pub(crate) fn streams_of(
         &self,
         filter: &Filter,
     ) -> Result<Vec<(i64, crate::PooledStream)>, ArchiveError> {
-        let only = Filter { path: filter.path.clone(), ..Filter::default() };
+        let only = Filter {
+            path: filter.path.clone(),
+            protocols: filter.protocols.clone(),
+            dscps: filter.dscps.clone(),
+            ..Filter::default()
+        };
         let (mut condition, mut values) = only.condition(self)?;
         // All tests of a stream are between the same hosts.
         for (name, value) in &filter.labels {

@@ -80,9 +80,11 @@ pub(crate) fn pack_pool(pool: &Pool) -> Vec<u8> {
     if packed.is_empty() || packed.len() > plain.len() / 10 * 9 { plain } else { packed }
 }
 
-/// Reads one figure from the bytes of a stored pool of version 2 or later; `None` for all other bytes.
-pub(crate) fn read_figure(bytes: &[u8], figure: &Scalar) -> Option<PoolScalar> {
-    PoolScalar::from_bytes(unpacked(bytes).as_deref().unwrap_or(bytes), figure)
+/// Reads figures from the bytes of a stored pool of version 2 or later; `None` for all other bytes.
+pub(crate) fn read_figures(bytes: &[u8], figures: &[&Scalar]) -> Option<Vec<PoolScalar>> {
+    let unpacked = unpacked(bytes);
+    let bytes = unpacked.as_deref().unwrap_or(bytes);
+    figures.iter().map(|figure| PoolScalar::from_bytes(bytes, figure)).collect()
 }
 
 /// Returns the decompressed bytes of a pool; `None` if it is not compressed.

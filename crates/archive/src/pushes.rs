@@ -109,22 +109,34 @@ fn doubt(
     Ok(())
 }
 
+/// Returns the tests in `files` that wait for a collector: its name, the number up to which it is settled, the tests' numbers.
+/// Collectors without such tests are left out.
+pub(crate) fn waiting_in(
+    db: &Connection,
+    files: &[i64],
+) -> rusqlite::Result<Vec<(String, i64, BTreeSet<i64>)>> {
+    let query = format!("SELECT t.entered FROM tests t WHERE t.file = ? AND t.entered > ? AND {WAITS}");
+    let mut all = Vec::new();
+    for (collector, settled) in settled(db)? {
+        let mut numbers = BTreeSet::new();
+        let mut waiting = db.prepare_cached(&query)?;
+        for file in files {
+            for number in waiting.query_map([*file, settled], |row| row.get(0))? {
+                numbers.insert(number?);
+            }
+        }
+        if !numbers.is_empty() {
+            all.push((collector, settled, numbers));
+        }
+    }
+    Ok(all)
+}
+
 /// Counts the waiting tests in `files` as dropped, before their packets are removed. Returns the total for all
 /// collectors.
 pub(crate) fn count_dropped(all: &Transaction<'_>, files: &[i64]) -> rusqlite::Result<u64> {
-    let query = format!("SELECT t.entered FROM tests t WHERE t.file = ? AND t.entered > ? AND {WAITS}");
     let mut sum = 0;
-    for (collector, settled) in settled(all)? {
-        let mut dropped = BTreeSet::new();
-        let mut waiting = all.prepare_cached(&query)?;
-        for file in files {
-            for number in waiting.query_map([*file, settled], |row| row.get(0))? {
-                dropped.insert(number?);
-            }
-        }
-        if dropped.is_empty() {
-            continue;
-        }
+    for (collector, settled, dropped) in waiting_in(all, files)? {
         doubt(all, &collector, settled, &dropped)?;
         all.prepare_cached("UPDATE pushes SET dropped = dropped + ? WHERE collector = ?")?
             .execute(params![dropped.len() as i64, collector])?;

@@ -10,17 +10,14 @@
 //! `pooled`, it is also added to the longer periods that contain it. A pool that is not stored is computed and stored
 //! by the first query for it.
 
-use crate::catalogue::figure_columns;
 use crate::error::ArchiveError;
-use crate::find::{Filter, When};
-use crate::packed::{pack_pool, read_figure, read_pool};
-use crate::{Archive, TestId};
+use crate::packed::{pack_pool, read_pool};
+use crate::Archive;
 use core::str::FromStr;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
-use jitlat_core::pool::{self, Pool, PoolScalar};
-use jitlat_core::scalars::Scalar;
+use jitlat_core::pool::Pool;
 use jitlat_core::session::PASSIVE;
 use jitlat_core::{Direction, Session, Transport};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
@@ -56,12 +53,13 @@ impl PoolPeriod {
         ("all", PoolPeriod::All),
     ];
 
-    fn name(self) -> &'static str {
+    /// Returns the name as used in options.
+    pub fn name(self) -> &'static str {
         PoolPeriod::NAMES.iter().find(|(_, p)| *p == self).map_or("", |(name, _)| name)
     }
 
     /// Returns the start of the period that contains `at`, and the start of the next period.
-    fn around(self, at: i64) -> (i64, i64) {
+    pub(crate) fn around(self, at: i64) -> (i64, i64) {
         const HOUR: i64 = 3_600_000_000_000;
         let whole = |length: i64| {
             let start = at.div_euclid(length).saturating_mul(length);
@@ -103,7 +101,7 @@ impl PoolPeriod {
         }
     }
 
-    fn is_stored(self) -> bool {
+    pub(crate) fn is_stored(self) -> bool {
         matches!(self, PoolPeriod::Hour | PoolPeriod::Day | PoolPeriod::Month)
     }
 }
@@ -209,22 +207,6 @@ fn is_captured(session: &Session) -> bool {
         session.tags.iter().any(|(k, v)| k == key && value.is_none_or(|value| v == value))
     };
     has("instrument", Some(PASSIVE)) && has("test", None) && session.name.is_some()
-}
-
-/// Value of a figure in one period.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct PeriodValue {
-    /// Start of the period, ns since 1970. If all tests are pooled, start of the first test.
-    pub start_ns: i64,
-    /// Number of the test, if the period is a single test; otherwise null.
-    pub test: Option<String>,
-    /// Number of tests pooled.
-    pub tests: u64,
-    /// Number of packets sent in these tests.
-    pub sent: u64,
-    /// The figure, in its own unit; null if it is undefined.
-    pub value: Option<f64>,
 }
 
 /// Returns the start of the hour that contains `at`.
@@ -378,7 +360,7 @@ fn stored(
 }
 
 /// An error of the catalogue, or of a pool in it.
-enum RollupError {
+pub(crate) enum RollupError {
     Sql(rusqlite::Error),
     Other(ArchiveError),
 }
@@ -442,11 +424,22 @@ fn pool_of(
     Ok(pool)
 }
 
-/// Returns the start and the end of each `period` within `start..end` in which a stream has tests.
+/// Returns the start and the end of each `period`, in UTC, within `start..end` in which a stream has tests.
 pub(crate) fn parts(
     db: &Connection,
     stream: i64,
     period: PoolPeriod,
+    start: i64,
+    end: i64,
+) -> rusqlite::Result<Vec<(i64, i64)>> {
+    parts_around(db, stream, |at| period.around(at), start, end)
+}
+
+/// Like [`parts`], for periods of any calendar: `around` returns the start and the end of the period that contains a time.
+pub(crate) fn parts_around(
+    db: &Connection,
+    stream: i64,
+    around: impl Fn(i64) -> (i64, i64),
     start: i64,
     end: i64,
 ) -> rusqlite::Result<Vec<(i64, i64)>> {
@@ -459,7 +452,7 @@ pub(crate) fn parts(
         if found >= end {
             break;
         }
-        let (from, to) = period.around(found);
+        let (from, to) = around(found);
         all.push((from, to));
         if to <= at || to == i64::MAX {
             break;
@@ -470,56 +463,6 @@ pub(crate) fn parts(
 }
 
 impl Archive {
-    /// Returns, for each stream that matches `filter`, the value of `figure` in each `period`. Tags are not supported,
-    /// because roll-ups do not store them.
-    ///
-    /// # Errors
-    /// [`ArchiveError::Usage`] for a figure that cannot be pooled, and other errors if the catalogue cannot be
-    /// read.
-    pub fn query(
-        &self,
-        filter: &Filter,
-        figure: &Scalar,
-        period: PoolPeriod,
-    ) -> Result<Vec<(PooledStream, Vec<PeriodValue>)>, ArchiveError> {
-        if !pool::has(figure) {
-            let pooled = jitlat_core::scalars::SCALARS.iter().filter(|f| pool::has(f)).map(|f| f.key);
-            return Err(ArchiveError::Usage(format!(
-                "{} applies to single tests, not to periods: `jitlat archive ls --figure {}` shows it for each test. Figures \
-                 of periods: {}",
-                figure.key,
-                figure.key,
-                pooled.collect::<Vec<_>>().join(", ")
-            )));
-        }
-        let from = filter.since.map_or(i64::MIN, |When(at)| at.0);
-        let to = filter.before.map_or(i64::MAX, |When(at)| at.0);
-        let mut all = Vec::new();
-        for (id, stream) in self.streams_of(filter)? {
-            let points = if period == PoolPeriod::Test {
-                self.tests_of(id, figure, from, to)?
-            } else {
-                let spans = parts(&self.db, id, period, from, to).map_err(self.sql("reading"))?;
-                let read = |bytes: &[u8]| read_figure(bytes, figure);
-                let stored = self.stored_in_one_pass(id, period, from, to, read)?;
-                let point = |(start, end): (i64, i64)| {
-                    let known = stored.get(&start).filter(|_| end <= to).copied();
-                    let PoolScalar { tests, sent, value } = match known {
-                        Some(known) => known,
-                        None => PoolScalar::of(&self.pool(id, period, start.max(from), end.min(to))?, figure),
-                    };
-                    let start_ns = if period == PoolPeriod::All { self.first(id, from)? } else { start };
-                    Ok(PeriodValue { start_ns, test: None, tests, sent, value })
-                };
-                spans.into_iter().map(point).collect::<Result<Vec<_>, ArchiveError>>()?
-            };
-            if !points.is_empty() {
-                all.push((stream, points));
-            }
-        }
-        Ok(all)
-    }
-
     /// Applies `read` to the stored roll-ups of a stream that begin in `from..to`, in order of start time. This takes
     /// one pass and does not decode whole pools. Skips roll-ups that are unreadable, and those that do not include all
     /// of their shorter periods.
@@ -567,68 +510,7 @@ impl Archive {
         Ok(found)
     }
 
-    /// Returns the pool of each stream that matches `filter`, computed from the tests that started in the filter's time
-    /// range.
-    ///
-    /// # Errors
-    /// [`ArchiveError`].
-    pub fn pools(&self, filter: &Filter) -> Result<Vec<(PooledStream, Pool)>, ArchiveError> {
-        let from = filter.since.map_or(i64::MIN, |When(at)| at.0);
-        let to = filter.before.map_or(i64::MAX, |When(at)| at.0);
-        let streams = self.streams_of(filter)?;
-        let pools =
-            streams.into_iter().map(|(id, stream)| Ok((stream, self.pool(id, PoolPeriod::All, from, to)?)));
-        pools.collect()
-    }
-
-    fn first(&self, stream: i64, from: i64) -> Result<i64, ArchiveError> {
-        let query = "SELECT coalesce(min(started_ns), 0) FROM tests WHERE stream = ? AND started_ns >= ?";
-        self.db.query_row(query, params![stream, from], |row| row.get(0)).map_err(self.sql("reading"))
-    }
-
-    /// Returns the stored figure of each test in `from..to`. If a test was added before the figure existed, the figure
-    /// is computed from the test's pool.
-    fn tests_of(
-        &self,
-        stream: i64,
-        figure: &Scalar,
-        from: i64,
-        to: i64,
-    ) -> Result<Vec<PeriodValue>, ArchiveError> {
-        let run = || -> Result<Vec<PeriodValue>, RollupError> {
-            let there = figure_columns(&self.db)?;
-            let column =
-                |key: &str| if there.contains(key) { format!("f.\"{key}\"") } else { "NULL".to_owned() };
-            let (value, sent) = (column(figure.key), column("sent"));
-            let query = format!(
-                "SELECT t.id, t.started_ns, {sent}, {value}, CASE WHEN {sent} IS NULL OR {value} IS NULL THEN t.pool END \
-                 FROM tests t JOIN figures f ON f.test = t.number \
-                 WHERE t.stream = ? AND t.started_ns >= ? AND t.started_ns < ? ORDER BY t.started_ns, t.id"
-            );
-            let mut tests = self.db.prepare_cached(&query)?;
-            let mut rows = tests.query(params![stream, from, to])?;
-            let mut points = Vec::new();
-            while let Some(row) = rows.next()? {
-                let mut sent = row.get::<_, Option<f64>>(2)?.unwrap_or(0.0) as u64;
-                let mut value: Option<f64> = row.get(3)?;
-                if let Some(bytes) = row.get_ref(4)?.as_blob_or_null().map_err(rusqlite::Error::from)? {
-                    let pool = read_pool(bytes).map_err(RollupError::Other)?;
-                    (sent, value) = (pool.sent, value.or(pool.scalar(figure)));
-                }
-                points.push(PeriodValue {
-                    start_ns: row.get(1)?,
-                    test: Some(TestId(row.get(0)?).to_string()),
-                    tests: 1,
-                    sent,
-                    value,
-                });
-            }
-            Ok(points)
-        };
-        self.known_failure(run())
-    }
-
-    fn known_failure<T>(&self, result: Result<T, RollupError>) -> Result<T, ArchiveError> {
+    pub(crate) fn known_failure<T>(&self, result: Result<T, RollupError>) -> Result<T, ArchiveError> {
         result.map_err(|failure| match failure {
             RollupError::Sql(e) => self.sql("reading")(e),
             RollupError::Other(e) => e,

@@ -81,13 +81,15 @@ fn beyond(mut all: Vec<Portion>, most: u64) -> Vec<Portion> {
     all
 }
 
+/// Returns the total size of the packet files in bytes.
+fn total(db: &Connection) -> rusqlite::Result<u64> {
+    db.query_row("SELECT coalesce(sum(bytes), 0) FROM files", [], |row| unsigned(row, 0))
+}
+
 impl Archive {
     /// Removes packets until the rest takes at most `most` bytes. The archive must be locked.
     pub(crate) fn prune_to_size(&self, most: u64) -> Result<Pruned, ArchiveError> {
         let mut done = Pruned::default();
-        let total = |db: &Connection| {
-            db.query_row("SELECT coalesce(sum(bytes), 0) FROM files", [], |row| unsigned(row, 0))
-        };
         let before = total(&self.db).map_err(self.sql("reading"))?;
         if before <= most {
             return Ok(done);
@@ -116,6 +118,39 @@ impl Archive {
         done.bytes = before.saturating_sub(total(&self.db).map_err(self.sql("reading"))?);
         self.after_pruning(&mut done);
         Ok(done)
+    }
+
+    /// Returns what [`Archive::prune_to_size`] would remove. Sizes are estimated from the numbers of packets.
+    pub(crate) fn prunable_to_size(&self, most: u64) -> Result<Pruned, ArchiveError> {
+        let run = || {
+            let moment = self.db.unchecked_transaction()?;
+            let all = portions(&moment)?;
+            if total(&moment)? <= most {
+                return Ok(Pruned::default());
+            }
+            let mut left: BTreeMap<i64, usize> = BTreeMap::new();
+            all.iter().for_each(|portion| *left.entry(portion.file).or_default() += 1);
+            let gone = beyond(all, most);
+            let own: BTreeSet<i64> =
+                gone.iter().filter(|portion| portion.pusher.is_none()).map(|portion| portion.file).collect();
+            let waiting = pushes::waiting_in(&moment, &own.into_iter().collect::<Vec<_>>())?;
+            let mut done = Pruned {
+                waited: waiting.iter().map(|(.., numbers)| numbers.len() as u64).sum(),
+                bytes: gone.iter().map(|portion| portion.bytes).sum::<f64>().round() as u64,
+                ..Pruned::default()
+            };
+            let count = "SELECT count(*) FROM tests WHERE file = ?1 AND \
+                         (SELECT value FROM tags WHERE test = number AND key = 'collected-from') IS ?2";
+            let mut count = moment.prepare(count)?;
+            for portion in &gone {
+                done.packets_of +=
+                    count.query_row(params![portion.file, portion.pusher], |row| unsigned(row, 0))?;
+                left.entry(portion.file).and_modify(|portions| *portions -= 1);
+            }
+            done.files = left.values().filter(|portions| **portions == 0).count() as u64;
+            Ok(done)
+        };
+        run().map_err(self.sql("reading"))
     }
 
     /// Removes files without tests, and writes files again that have packets of tests which were removed.

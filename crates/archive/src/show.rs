@@ -1,48 +1,56 @@
 //! Formats results of an archive as text, CSV and JSON.
+//!
+//! * [`comparison`] – two parts of a stream's tests
+//! * [`groups`] – groups of tests that were analysed again
+//! * [`periods`] – figures over time
+
+pub mod comparison;
+pub mod groups;
+pub mod periods;
 
 use crate::{
-    ArchiveError, BackedUp, Checked, CollectedHost, Compacted, ListedTest, PeriodValue, PoolPeriod,
-    PooledStream, Pruned, Pushed, Renamed, Restored, VERSION, utc,
+    BackedUp, Checked, CollectedHost, Compacted, ListedTest, PoolPeriod, PooledStream, Pruned, Pushed, Renamed, Restored,
+    VERSION, Zone, utc,
 };
-use core::str::FromStr;
-use jitlat_core::pool::{self, Pool};
 use jitlat_core::printable::printable;
-use jitlat_core::scalars::{ExactNumber, SCALARS, Scalar, ScalarCondition, ScalarUnit, Selector};
+use jitlat_core::scalars::{ExactNumber, Scalar, ScalarUnit, Selector};
 use jitlat_core::units;
 use jitlat_store::csv::TableCsv;
 use serde::Serialize;
-use std::collections::BTreeMap;
 
 /// JSON written by `archive ls --json`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ListDocument<'a> {
+    /// Figures of each test, in the order in which they were requested.
+    pub figures: Vec<FigureDocument>,
     /// Tests, in order of start time.
     pub tests: &'a [ListedTest],
 }
 
-/// JSON written by `archive query --json`.
+/// A figure, with the unit of its values.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct QueryDocument<'a> {
-    /// Key of the figure.
-    pub figure: &'static str,
-    /// Definition of the figure.
+pub struct FigureDocument {
+    /// Key of the figure, as in every other output; the values have the same key.
+    pub key: String,
+    /// Name in tables.
+    pub label: &'static str,
+    /// Definition.
     pub about: &'static str,
-    /// Length of the pooled periods: test, hour, day, month, year or all.
-    pub by: &'static str,
-    /// Selected streams, each with its points.
-    pub streams: Vec<StreamPoints<'a>>,
+    /// Unit of the values: `ns`, `ratio`, `packets`, `count`, `number`, `packets/s`, `bit/s`, `ppm` or `bytes`.
+    pub unit: &'static str,
 }
 
-/// A stream, and its figure in each period.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct StreamPoints<'a> {
-    /// Properties of the stream.
-    pub stream: &'a PooledStream,
-    /// Values in order of time. Periods without tests are left out.
-    pub points: &'a [PeriodValue],
+impl FigureDocument {
+    /// Describes a figure whose values have the key `key`.
+    pub fn new(key: String, figure: &Scalar) -> FigureDocument {
+        FigureDocument { key, label: figure.label, about: figure.about, unit: figure.unit.name() }
+    }
+
+    fn of(figures: &[&'static Scalar]) -> Vec<FigureDocument> {
+        figures.iter().map(|figure| FigureDocument::new(figure.key.to_owned(), figure)).collect()
+    }
 }
 
 /// Formats rows as aligned columns, the first `left` of them left-aligned. The last column is not padded. Characters
@@ -79,9 +87,9 @@ fn json<T: Serialize>(document: &T) -> serde_json::Result<String> {
     Ok(serde_json::to_string_pretty(document)? + "\n")
 }
 
-/// Formats a time as `2026-11-23 10:00:00`, in UTC, shortened to the precision of the period.
-fn time(ns: i64, by: PoolPeriod) -> String {
-    let text = utc(ns);
+/// Formats a time of `zone` as `2026-11-23 10:00:00`, shortened to the precision of the period.
+fn time(ns: i64, by: PoolPeriod, zone: &Zone) -> String {
+    let text = zone.show(ns);
     let length = match by {
         PoolPeriod::Test | PoolPeriod::All => 19,
         PoolPeriod::Hour => 16,
@@ -113,13 +121,19 @@ fn csv(rows: &[Vec<String>]) -> String {
     String::from_utf8(text).unwrap_or_default()
 }
 
-/// Formats a list of tests.
+/// Formats a list of tests, with times of `zone`.
 ///
 /// # Errors
 /// None in practice: a list can always be serialised.
-pub fn list(tests: &[ListedTest], figures: &[Selector], form: Form) -> serde_json::Result<String> {
+pub fn list(
+    tests: &[ListedTest],
+    figures: &[Selector],
+    zone: &Zone,
+    form: Form,
+) -> serde_json::Result<String> {
     if form == Form::Json {
-        return json(&ListDocument { tests });
+        let figures = figures.iter().map(|f| FigureDocument::new(f.to_string(), f.scalar)).collect();
+        return json(&ListDocument { figures, tests });
     }
     let names: Vec<String> = figures.iter().map(ToString::to_string).collect();
     if form == Form::Csv {
@@ -155,12 +169,13 @@ pub fn list(tests: &[ListedTest], figures: &[Selector], form: Form) -> serde_jso
         }));
         return Ok(csv(&rows));
     }
-    let heading = ["ID", "began (UTC)", "path", "", "answer"].map(str::to_owned).into_iter();
+    let began = format!("began ({zone})");
+    let heading = ["ID", &began, "path", "", "answer"].map(str::to_owned).into_iter();
     let mut rows = vec![heading.chain(names.iter().cloned()).chain(["test".to_owned()]).collect::<Vec<_>>()];
     for t in tests {
         let mut row = vec![
             t.id.clone(),
-            time(t.started_ns, PoolPeriod::Test),
+            time(t.started_ns, PoolPeriod::Test, zone),
             format!("{} > {}", t.src, t.dst),
             format!("{} {}", t.protocol, t.direction),
             t.severity.clone(),
@@ -187,125 +202,6 @@ fn describe(stream: &PooledStream) -> String {
     printable(&format!("{src} > {dst}: {protocol} {direction}{payload}{period}{dscp}")).into_owned()
 }
 
-/// Formats a figure over time.
-///
-/// # Errors
-/// None in practice: a list can always be serialised.
-pub fn points(
-    figure: &'static Scalar,
-    by: PoolPeriod,
-    found: &[(PooledStream, Vec<PeriodValue>)],
-    form: Form,
-) -> serde_json::Result<String> {
-    let name = PoolPeriod::NAMES.iter().find(|(_, p)| *p == by).map_or("", |(name, _)| name);
-    if form == Form::Json {
-        let streams = found.iter().map(|(stream, points)| StreamPoints { stream, points }).collect();
-        return json(&QueryDocument { figure: figure.key, about: figure.about, by: name, streams });
-    }
-    // The output always has a column with the number of packets sent.
-    let has_value = figure.key != "sent";
-    if form == Form::Csv {
-        return Ok(csv(&point_rows(figure, has_value, found)));
-    }
-    let mut text = String::new();
-    for (k, (stream, points)) in found.iter().enumerate() {
-        if k > 0 {
-            text += "\n";
-        }
-        text += &format!("{}\n", describe(stream));
-        let mut rows =
-            vec![vec![name.to_owned(), "tests".to_owned(), "sent".to_owned(), figure.key.to_owned()]];
-        for p in points {
-            let start = if by == PoolPeriod::All { "all".to_owned() } else { time(p.start_ns, by) };
-            rows.push(vec![start, p.tests.to_string(), p.sent.to_string(), shown(figure, p.value)]);
-        }
-        if !has_value {
-            rows.iter_mut().for_each(|row| row.truncate(3));
-        }
-        text += &table(&rows, 1);
-    }
-    Ok(if found.is_empty() { "no matching tests\n".to_owned() } else { text })
-}
-
-/// Returns the rows of a CSV table with the values of a figure over time; the first row has the names of the columns.
-fn point_rows(
-    figure: &'static Scalar,
-    has_value: bool,
-    found: &[(PooledStream, Vec<PeriodValue>)],
-) -> Vec<Vec<String>> {
-    let names = [
-        "start_ns",
-        "src",
-        "dst",
-        "protocol",
-        "direction",
-        "payload_bytes",
-        "period_ns",
-        "dscp",
-        "test",
-        "tests",
-    ];
-    let last = has_value.then(|| figure.column().to_owned());
-    let heading = names.map(str::to_owned).into_iter().chain(["sent".to_owned()]).chain(last);
-    let mut rows = vec![heading.collect::<Vec<String>>()];
-    for (stream, points) in found {
-        let PooledStream { src, dst, protocol, direction, payload_bytes, period_ns, dscp } = stream;
-        let known = |x: &Option<i64>| x.map_or_else(String::new, |x| x.to_string());
-        for p in points {
-            let path = [src, dst, protocol, direction].map(Clone::clone);
-            let kind = [known(payload_bytes), known(period_ns), dscp.to_string()];
-            let counts = [p.test.clone().unwrap_or_default(), p.tests.to_string(), p.sent.to_string()];
-            let start = [p.start_ns.to_string()].into_iter();
-            let value = has_value.then(|| cell(p.value));
-            rows.push(start.chain(path).chain(kind).chain(counts).chain(value).collect());
-        }
-    }
-    rows
-}
-
-/// Formats the figures of streams before and after a point in time.
-pub fn comparison(both: &[(PooledStream, Pool, Pool)], figures: &[&'static Scalar]) -> String {
-    let mut text = String::new();
-    for (k, (stream, before, after)) in both.iter().enumerate() {
-        if k > 0 {
-            text += "\n";
-        }
-        text += &format!("{}\n", describe(stream));
-        let heading = ["", "before", "after", "change"].map(str::to_owned).to_vec();
-        let tests =
-            vec!["tests".to_owned(), before.tests.to_string(), after.tests.to_string(), String::new()];
-        let mut rows = vec![heading, tests];
-        for figure in figures {
-            let (a, b) = (before.scalar(figure), after.scalar(figure));
-            let change = a
-                .zip(b)
-                .filter(|(a, b)| a != b && *a != 0.0)
-                .map(|(a, b)| format!("{:+.1} %", 100.0 * (b - a) / a.abs()));
-            rows.push(vec![
-                figure.label.to_owned(),
-                shown(figure, a),
-                shown(figure, b),
-                change.unwrap_or_default(),
-            ]);
-        }
-        text += &table(&rows, 1);
-    }
-    text += "\nFigures pool all packets before and after the given time. To compare two tests: jitlat compare DIR/ID DIR/ID\n";
-    text
-}
-
-/// Formats the figures of groups of tests.
-pub fn groups(groups: &BTreeMap<Vec<String>, Pool>, figures: &[&Scalar]) -> String {
-    let keys = groups.keys().map(Vec::len).max().unwrap_or(0);
-    let heading = vec![String::new(); keys].into_iter().chain(["tests".to_owned()]);
-    let mut rows: Vec<Vec<String>> = vec![heading.chain(figures.iter().map(|f| f.key.to_owned())).collect()];
-    for (key, pool) in groups {
-        let values = figures.iter().map(|f| shown(f, pool.scalar(f)));
-        rows.push(key.iter().cloned().chain([pool.tests.to_string()]).chain(values).collect());
-    }
-    if groups.is_empty() { "no matching tests\n".to_owned() } else { table(&rows, keys) }
-}
-
 /// JSON written by `archive pushes --json`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -324,7 +220,7 @@ pub fn pushes(document: &PushesDocument, form: Form) -> serde_json::Result<Strin
     if form == Form::Json {
         return json(document);
     }
-    let when = |ns: Option<i64>| ns.map_or("never".to_owned(), |ns| time(ns, PoolPeriod::Test));
+    let when = |ns: Option<i64>| ns.map_or("never".to_owned(), utc);
     let heading = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<String>>();
     let mut text = String::new();
     if !document.pushed.is_empty() {
@@ -342,7 +238,7 @@ pub fn pushes(document: &PushesDocument, form: Form) -> serde_json::Result<Strin
             vec![
                 p.collector.clone(),
                 p.waiting.to_string(),
-                p.oldest_ns.map_or("-".to_owned(), |ns| time(ns, PoolPeriod::Test)),
+                p.oldest_ns.map_or("-".to_owned(), utc),
                 p.stored.to_string(),
                 p.dropped.to_string(),
                 p.refused.to_string(),
@@ -441,6 +337,19 @@ pub fn migrated(before: i64, renamed: &Renamed) -> String {
     text
 }
 
+/// Describes what `prune` would remove.
+pub fn prunable(found: &Pruned) -> String {
+    let Pruned { packets_of, tests, waited, files, bytes, .. } = found;
+    let (packets_of, tests) = (counted(*packets_of, "test"), counted(*tests, "test"));
+    let (files, bytes) = (counted(*files, "file"), size(*bytes));
+    let mut text = format!("would remove the packets of {packets_of} ({files}, {bytes}) and {tests}\n");
+    if *waited > 0 {
+        let waited = counted(*waited, "test");
+        text += &format!("{waited} that are waiting for a collector: would not be sent, but counted as dropped\n");
+    }
+    text
+}
+
 /// Describes the result of `prune`.
 pub fn pruned(done: &Pruned) -> String {
     let Pruned { packets_of, tests, waited, files, bytes, catalogue_bytes, is_not_copied } = done;
@@ -517,97 +426,5 @@ pub fn restored(done: &Restored) -> String {
     match previous {
         Some(path) => text + &format!("the previous catalogue is {}\n", path.display()),
         None => text,
-    }
-}
-
-/// Property by which tests are grouped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GroupKey {
-    /// The hosts, the protocol, and the direction.
-    Path,
-    /// The period in which the tests started.
-    Time(PoolPeriod),
-}
-
-impl FromStr for GroupKey {
-    type Err = ArchiveError;
-
-    fn from_str(text: &str) -> Result<GroupKey, ArchiveError> {
-        if text == "path" { Ok(GroupKey::Path) } else { text.parse().map(GroupKey::Time) }
-    }
-}
-
-impl GroupKey {
-    /// Returns the name as used in options.
-    pub fn name(self) -> &'static str {
-        match self {
-            GroupKey::Path => "path",
-            GroupKey::Time(by) => {
-                PoolPeriod::NAMES.iter().find(|(_, period)| *period == by).map_or("", |(name, _)| name)
-            }
-        }
-    }
-
-    /// Returns the value of the property for a test.
-    pub fn of(self, test: &ListedTest) -> String {
-        match self {
-            GroupKey::Path => format!("{} > {} {} {}", test.src, test.dst, test.protocol, test.direction),
-            GroupKey::Time(PoolPeriod::All) => "all".to_owned(),
-            GroupKey::Time(PoolPeriod::Test) => test.id.clone(),
-            GroupKey::Time(period) => time(test.started_ns, period),
-        }
-    }
-}
-
-/// Describes the groups that violate `condition`.
-pub fn violations(condition: &ScalarCondition, groups: &BTreeMap<Vec<String>, Pool>) -> Vec<String> {
-    let Some(figure) = condition.selector().map(|selector| selector.scalar) else { return Vec::new() };
-    let violated = |(group, pool): (&Vec<String>, &Pool)| {
-        let violation = condition.violated_by(ExactNumber::Real(pool.scalar(figure)?))?;
-        Some(format!("{}: {violation}", printable(&group.join(", "))))
-    };
-    groups.iter().filter_map(violated).collect()
-}
-
-/// JSON written by `analyze --dataset --json`.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct DatasetDocument {
-    /// Properties by which tests are grouped, as given in `--by`.
-    by: Vec<String>,
-    /// Groups, sorted by the values of their properties.
-    groups: Vec<GroupDocument>,
-    /// Number of tests that could not be read. They are not in any group.
-    failed: usize,
-}
-
-/// A group, with the figures of all packets of its tests.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-struct GroupDocument {
-    /// Values of the properties that the tests of the group share, in the order of `by`.
-    group: Vec<String>,
-    /// Number of tests of the group.
-    tests: u64,
-    /// Figures of all packets by key, in ns or as a ratio; null if undefined.
-    figures: BTreeMap<&'static str, Option<f64>>,
-}
-
-impl DatasetDocument {
-    /// Creates the document from `groups`, which are grouped by `by`. `failed` is the number of tests that could not be
-    /// read.
-    pub fn new(by: &[GroupKey], groups: &BTreeMap<Vec<String>, Pool>, failed: usize) -> DatasetDocument {
-        let figures =
-            |pool: &Pool| SCALARS.iter().filter(|f| pool::has(f)).map(|f| (f.key, pool.scalar(f))).collect();
-        let group = |(key, pool): (&Vec<String>, &Pool)| GroupDocument {
-            group: key.clone(),
-            tests: pool.tests,
-            figures: figures(pool),
-        };
-        DatasetDocument {
-            by: by.iter().map(|key| key.name().to_owned()).collect(),
-            groups: groups.iter().map(group).collect(),
-            failed,
-        }
     }
 }

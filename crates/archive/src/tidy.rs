@@ -126,6 +126,9 @@ impl SmallFile {
     }
 }
 
+/// Length of a day in ns.
+const DAY: i64 = 86_400_000_000_000;
+
 /// SQL expression: time from which the age of a test counts. A test is never younger than its arrival, whatever its log says.
 pub(crate) const DATED: &str = "min(started_ns, added_ns)";
 
@@ -135,6 +138,11 @@ fn before(db: &Connection, until: i64) -> rusqlite::Result<Vec<SmallFile>> {
         "SELECT id, name, bytes FROM files f WHERE NOT EXISTS (SELECT 1 FROM tests WHERE file = f.id AND {DATED} >= ?)"
     );
     db.prepare(&query)?.query_map([until], SmallFile::read)?.collect()
+}
+
+/// Returns the start of the day, in UTC, that is `days` days before `now`; ns since 1970.
+fn day_before(now: WallTime, days: u32) -> i64 {
+    now.0.saturating_sub(i64::from(days).saturating_mul(DAY)).div_euclid(DAY).saturating_mul(DAY)
 }
 
 impl Archive {
@@ -305,11 +313,8 @@ impl Archive {
     /// [`ArchiveError`].
     pub fn prune(&self, keep: Retention, now: WallTime) -> Result<Pruned, ArchiveError> {
         let _writing = self.lock()?;
-        const DAY: i64 = 86_400_000_000_000;
         let until = match keep {
-            Retention::Packets { days } | Retention::Tests { days } => {
-                now.0.saturating_sub(i64::from(days).saturating_mul(DAY)).div_euclid(DAY).saturating_mul(DAY)
-            }
+            Retention::Packets { days } | Retention::Tests { days } => day_before(now, days),
             Retention::Size { bytes } => return self.prune_to_size(bytes),
         };
         let mut done = Pruned::default();
@@ -373,6 +378,48 @@ impl Archive {
         }
         self.after_pruning(&mut done);
         Ok(done)
+    }
+
+    /// Returns what [`Archive::prune`] would remove now. Sizes are those of the packet files; for a maximum size they are estimated from
+    /// the numbers of packets. Changes nothing: the archive may be read-only.
+    ///
+    /// # Errors
+    /// [`ArchiveError`].
+    pub fn prunable(&self, keep: Retention, now: WallTime) -> Result<Pruned, ArchiveError> {
+        let until = match keep {
+            Retention::Packets { days } | Retention::Tests { days } => day_before(now, days),
+            Retention::Size { bytes } => return self.prunable_to_size(bytes),
+        };
+        let run = || {
+            // One transaction: other programs may write in the meantime.
+            let moment = self.db.unchecked_transaction()?;
+            let files = before(&moment, until)?;
+            let ids: Vec<i64> = files.iter().map(|file| file.id).collect();
+            let waiting = pushes::waiting_in(&moment, &ids)?;
+            let mut count = moment.prepare("SELECT count(*) FROM tests WHERE file = ?")?;
+            let packets_of = ids.iter().map(|file| count.query_row([file], |row| unsigned(row, 0)));
+            let packets_of = packets_of.collect::<rusqlite::Result<Vec<u64>>>()?.iter().sum();
+            let tests = match keep {
+                Retention::Tests { .. } => {
+                    // The other tests in the file of an old test have packets that are retained, and so does the test.
+                    let old = format!(
+                        "SELECT count(*) FROM tests t WHERE {DATED} < ?1 AND (file IS NULL OR \
+                         NOT EXISTS (SELECT 1 FROM tests o WHERE o.file = t.file AND min(o.started_ns, o.added_ns) >= ?1))"
+                    );
+                    moment.query_row(&old, [until], |row| unsigned(row, 0))?
+                }
+                _ => 0,
+            };
+            Ok(Pruned {
+                packets_of,
+                tests,
+                waited: waiting.iter().map(|(.., numbers)| numbers.len() as u64).sum(),
+                files: files.len() as u64,
+                bytes: files.iter().map(|file| file.bytes).sum(),
+                ..Pruned::default()
+            })
+        };
+        run().map_err(self.sql("reading"))
     }
 
     /// Removes a packet file that is no longer in the catalogue, and the folder of its day if that is now empty.

@@ -70,9 +70,9 @@ impl WantedOutputs {
             .map(|(output, path)| (*output, path.as_path()))
     }
 
-    /// Returns a requested format other than `name`; `None` if there is none.
-    pub fn other_than(&self, name: &str) -> Option<&'static Output> {
-        self.outputs.iter().map(|(output, _)| *output).find(|output| output.name != name)
+    /// Returns a requested format other than `names`; `None` if there is none.
+    pub fn other_than(&self, names: &[&str]) -> Option<&'static Output> {
+        self.outputs.iter().map(|(output, _)| *output).find(|output| !names.contains(&output.name))
     }
 
     /// Returns the first format that needs every packet; `None` if there is none.

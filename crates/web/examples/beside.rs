@@ -73,12 +73,12 @@ fn main() -> Result<()> {
     // Figures of each test, which is all that the two others store.
     let all = Filter::default();
     let [p99, loss] = ["pdv-p99", "loss"]
-        .map(|key| figure(key).and_then(|f| archive.query(&all, f, PoolPeriod::Test).map_err(|_| "unread")));
+        .map(|key| figure(key).and_then(|f| archive.query(&all, &[f], PoolPeriod::Test).map_err(|_| "unread")));
     let (p99, loss) = (p99?.remove(0).1, loss?.remove(0).1);
     let tests = p99.len() as f64;
     println!("{tests} tests; the year's 99th percentile of jitter by day:");
     let (own, points) =
-        best(|| Ok(archive.query(&filter, figure("pdv-p99")?, PoolPeriod::Day)?.remove(0).1.len()))?;
+        best(|| Ok(archive.query(&filter, &[figure("pdv-p99")?], PoolPeriod::Day)?.remove(0).1.len()))?;
     let catalogue = std::fs::metadata(path.join(jitlat_archive::CATALOGUE))?.len();
     line("archive: of all packets of a day", own, own, catalogue as f64 / tests, &format!("{points} days"));
 

@@ -34,7 +34,7 @@ fn everything(archive: &Archive) -> String {
     let mut said = serde_json::to_string_pretty(&tests).unwrap();
     for (_, period) in PoolPeriod::NAMES {
         for figure in SCALARS.iter().filter(|f| pool::has(f)) {
-            let mut found = archive.query(&Filter::default(), figure, period).unwrap();
+            let mut found = archive.query(&Filter::default(), &[figure], period).unwrap();
             found.sort_by_key(|(stream, _)| format!("{stream:?}"));
             said += &format!("{found:?}\n");
         }
@@ -103,7 +103,7 @@ fn a_batch_has_each_log_once_whatever_is_in_it() {
     }
     let ask = |archive: &Archive, period| {
         archive
-            .query(&Filter::default(), SCALARS.iter().find(|f| f.key == "pdv-p99").unwrap(), period)
+            .query(&Filter::default(), &[SCALARS.iter().find(|f| f.key == "pdv-p99").unwrap()], period)
             .unwrap()
     };
     for (_, period) in PoolPeriod::NAMES {
@@ -425,7 +425,7 @@ proptest! {
         }
         let figure = SCALARS.iter().find(|f| f.key == "pdv-p99").unwrap();
         for (name, period) in PoolPeriod::NAMES {
-            let ask = |archive: &Archive| archive.query(&Filter::default(), figure, period).unwrap();
+            let ask = |archive: &Archive| archive.query(&Filter::default(), &[figure], period).unwrap();
             prop_assert_eq!(ask(&all), ask(&one), "by {}", name);
         }
     }

@@ -25,7 +25,7 @@ fn read_all(root: &Path) {
             while packets.next(|_| {}).unwrap_or(false) {}
         }
     }
-    let _ = archive.query(&Filter::default(), Scalar::named("pdv-p99").unwrap(), PoolPeriod::Day);
+    let _ = archive.query(&Filter::default(), &[Scalar::named("pdv-p99").unwrap()], PoolPeriod::Day);
     let _ = archive.check(true);
     let _ = archive.compact();
 }
@@ -191,7 +191,7 @@ fn an_archive_of_every_older_version_is_migrated() {
         for (name, period) in PoolPeriod::NAMES {
             let ask = |archive: &Archive| {
                 let figure = Scalar::named("pdv-p99").unwrap();
-                let mut found = archive.query(&Filter::default(), figure, period).unwrap();
+                let mut found = archive.query(&Filter::default(), &[figure], period).unwrap();
                 // Tests of earlier versions keep their numbers, which were derived from other checksums.
                 found.iter_mut().flat_map(|(_, values)| values).for_each(|value| value.test = None);
                 found.sort_by(|(a, _), (b, _)| (&a.src, a.dscp).cmp(&(&b.src, b.dscp)));

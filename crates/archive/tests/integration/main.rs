@@ -7,5 +7,6 @@ mod alerts;
 mod collector;
 mod damaged;
 mod measured;
+mod queries;
 mod truth;
 mod whole;

@@ -25,7 +25,7 @@ fn answers(archive: &Archive) -> Result<String, String> {
     for figure in ["pdv-p99", "loss", "latency-mean", "mos"] {
         for (_, period) in PoolPeriod::NAMES {
             let figure = Scalar::named(figure).unwrap();
-            if let Ok(found) = archive.query(&Filter::default(), figure, period) {
+            if let Ok(found) = archive.query(&Filter::default(), &[figure], period) {
                 text += &format!("{found:?}\n");
             }
         }
@@ -194,7 +194,7 @@ fn a_lost_catalogue_is_made_again() {
         list.sort_by(|a, b| a.id.cmp(&b.id));
         format!(
             "{list:?} {:?}",
-            archive.query(&Filter::default(), Scalar::named("pdv-p99").unwrap(), PoolPeriod::Day)
+            archive.query(&Filter::default(), &[Scalar::named("pdv-p99").unwrap()], PoolPeriod::Day)
         )
     };
     let before = listed(&archive);

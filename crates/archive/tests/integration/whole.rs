@@ -196,17 +196,17 @@ fn rollups_are_those_of_the_packets_in_whatever_order_they_came() {
     for (n, log) in logs.iter().rev().enumerate() {
         added(&archive, log);
         if n % 3 == 0 {
-            archive.query(&Filter::default(), figure, PoolPeriod::Month).unwrap();
+            archive.query(&Filter::default(), &[figure], PoolPeriod::Month).unwrap();
         }
     }
     for figure in SCALARS.iter().filter(|f| pool::has(f)) {
-        let all = archive.query(&Filter::default(), figure, PoolPeriod::All).unwrap();
-        assert_eq!(all[0].1[0].value, pool_of(&logs).scalar(figure), "{}", figure.key);
+        let all = archive.query(&Filter::default(), &[figure], PoolPeriod::All).unwrap();
+        assert_eq!(all[0].1[0].values[0], pool_of(&logs).scalar(figure), "{}", figure.key);
         for (period, size) in
             [(PoolPeriod::Hour, 1), (PoolPeriod::Day, 2), (PoolPeriod::Month, 4), (PoolPeriod::Year, 12)]
         {
-            let found = archive.query(&Filter::default(), figure, period).unwrap();
-            let theirs: Vec<_> = found[0].1.iter().map(|p| p.value).collect();
+            let found = archive.query(&Filter::default(), &[figure], period).unwrap();
+            let theirs: Vec<_> = found[0].1.iter().map(|p| p.values[0]).collect();
             let mine: Vec<_> = logs.chunks(size).map(|part| pool_of(part).scalar(figure)).collect();
             assert_eq!(theirs, mine, "{} by {period:?}", figure.key);
         }
@@ -217,10 +217,10 @@ fn rollups_are_those_of_the_packets_in_whatever_order_they_came() {
         before: Some(When(WallTime(start(10) + 1))),
         ..Filter::default()
     };
-    let all = archive.query(&within, figure, PoolPeriod::All).unwrap();
-    assert_eq!(all[0].1[0].value, pool_of(&logs[1..11]).scalar(figure));
+    let all = archive.query(&within, &[figure], PoolPeriod::All).unwrap();
+    assert_eq!(all[0].1[0].values[0], pool_of(&logs[1..11]).scalar(figure));
     let mos = Scalar::named("mos").unwrap();
-    assert!(matches!(archive.query(&Filter::default(), mos, PoolPeriod::Day), Err(ArchiveError::Usage(_))));
+    assert!(matches!(archive.query(&Filter::default(), &[mos], PoolPeriod::Day), Err(ArchiveError::Usage(_))));
 }
 
 /// Roll-ups are updated as tests arrive in any order, with pruning and queries in between; they equal those computed again.
@@ -235,7 +235,7 @@ fn stored_rollups_are_those_made_anew() {
     let figures = asked.map(|key| Scalar::named(key).unwrap());
     let periods = [PoolPeriod::Hour, PoolPeriod::Day, PoolPeriod::Month, PoolPeriod::Year, PoolPeriod::All];
     let everything = || -> Vec<_> {
-        let each = |period| figures.map(|f| archive.query(&Filter::default(), f, period).unwrap());
+        let each = |period| figures.map(|f| archive.query(&Filter::default(), &[f], period).unwrap());
         periods.into_iter().map(each).collect()
     };
     let db = rusqlite::Connection::open(archive.root().join(jitlat_archive::CATALOGUE)).unwrap();
@@ -251,7 +251,7 @@ fn stored_rollups_are_those_made_anew() {
         added(&archive, &write_log(folder.path(), k, start(k), 200 + 100 * k));
         assert!(stored() > 0);
         if n % 7 == 3 {
-            archive.query(&Filter::default(), figures[0], periods[n as usize % 5]).unwrap();
+            archive.query(&Filter::default(), &[figures[0]], periods[n as usize % 5]).unwrap();
         }
         if [1, 5, 17, 22, 35].contains(&n) {
             same_anew(n);
@@ -290,8 +290,8 @@ fn a_rollup_that_cannot_be_read_is_made_again() {
     db.execute("UPDATE rollups SET pool = x'00'", []).unwrap();
     added(&archive, &write_log(folder.path(), 2, NEW_YEAR + 1, 300));
     let sent = Scalar::named("sent").unwrap();
-    let found = archive.query(&Filter::default(), sent, PoolPeriod::Day).unwrap();
-    assert_eq!(found[0].1[0].value, Some(600.0));
+    let found = archive.query(&Filter::default(), &[sent], PoolPeriod::Day).unwrap();
+    assert_eq!(found[0].1[0].values[0], Some(600.0));
 }
 
 /// Tests that share row groups, read one after another on several threads, including one that cannot be read.
@@ -336,7 +336,7 @@ fn what_is_pruned_stays_in_the_figures() {
     let logs: Vec<_> = (0..6).map(|k| write_log(folder.path(), k, NEW_YEAR + k * DAY, 300)).collect();
     let ids: Vec<_> = logs.iter().map(|log| added(&archive, log)).collect();
     let figure = Scalar::named("pdv-p99").unwrap();
-    let all = |archive: &Archive| archive.query(&Filter::default(), figure, PoolPeriod::Day).unwrap();
+    let all = |archive: &Archive| archive.query(&Filter::default(), &[figure], PoolPeriod::Day).unwrap();
     let before = all(&archive);
     let now = WallTime(NEW_YEAR + 6 * DAY);
     let pruned = archive.prune(Retention::Packets { days: 2 }, now).unwrap();

@@ -122,6 +122,22 @@ impl ScalarUnit {
         }
     }
 
+    /// Returns the name of the unit of the values as in JSON: `ns`, `ratio`, `packets`, `count`, `number`, `packets/s`, `bit/s`,
+    /// `ppm` or `bytes`.
+    pub fn name(self) -> &'static str {
+        match self {
+            ScalarUnit::Time => "ns",
+            ScalarUnit::Share => "ratio",
+            ScalarUnit::Packets => "packets",
+            ScalarUnit::Count => "count",
+            ScalarUnit::Plain { .. } => "number",
+            ScalarUnit::PacketRate => "packets/s",
+            ScalarUnit::BitRate => "bit/s",
+            ScalarUnit::Ppm => "ppm",
+            ScalarUnit::Bytes => "bytes",
+        }
+    }
+
     /// Returns the suffix of a column name.
     pub fn column_suffix(self) -> &'static str {
         match self {

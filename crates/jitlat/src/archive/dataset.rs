@@ -1,17 +1,17 @@
 //! `jitlat analyze --dataset DIR`: analyses the packets of many tests again on all processors, with figures by path
 //! and time.
 
-use super::FilterArgs;
+use super::select::FilterArgs;
 use crate::exit::ExitStatus;
 use crate::options::condition;
 use crate::options::live::LiveArgs;
 use crate::options::report::ReportArgs;
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use jitlat_archive::show::{self, DatasetDocument};
+use jitlat_archive::show::groups::{self, DatasetDocument};
 use jitlat_archive::{Archive, GroupKey, ListedTest, TestId, analyse};
 use jitlat_core::scalars::{SCALARS, Scalar};
-use jitlat_core::{pool, quantity};
+use jitlat_core::{Options, pool, quantity};
 use jitlat_output::{terminal, write_file};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -40,11 +40,11 @@ pub struct DatasetArgs {
     filter: FilterArgs,
 }
 
-/// Analyses the packets of all selected tests, and prints a line for each group. JSON and thresholds of
+/// Analyses the packets of all selected tests, and prints a line for each group. JSON, CSV and thresholds of
 /// `report` apply to groups; options for single tests are refused.
 pub fn run(root: &Path, args: &DatasetArgs, report: &ReportArgs, live: LiveArgs) -> Result<ExitStatus> {
     check(report, live)?;
-    let tests = Archive::open(root)?.list(&args.filter.filter(&args.tags), &[])?;
+    let tests = Archive::open(root)?.list(&args.filter.filter(&args.tags)?, &[])?;
     let without = tests.iter().filter(|t| !t.has_packets).count();
     if without > 0 {
         warn!("the packets of {without} tests were pruned: they are left out");
@@ -56,23 +56,36 @@ pub fn run(root: &Path, args: &DatasetArgs, report: &ReportArgs, live: LiveArgs)
         .map(|t| Ok((t.test_id()?, group(t))))
         .collect::<Result<_>>()?;
     let jobs = args.jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZero::get);
-    let found = analyse(root, &tests, jobs, &report.options())?;
+    // A group has neither a verdict nor intervals. What JSON of a single test has in addition would take most of the time.
+    let options = Options {
+        bootstrap: None,
+        comparable: false,
+        gilbert_elliott: false,
+        interval: None,
+        judge: None,
+        ..report.analysis.options()
+    };
+    let found = analyse(root, &tests, jobs, &options)?;
     let failed = found.failed.len();
     for (id, e) in found.failed {
         error!("{id}: left out: {}", crate::exit::explain(&e.into()));
     }
     if !report.outputs.is_silent() {
         let shown = |f: &&Scalar| pool::has(f) && (f.headline || f.key == "sent");
-        terminal::print(&show::groups(&found.groups, &SCALARS.iter().filter(shown).collect::<Vec<_>>()))?;
+        terminal::print(&groups::text(&found.groups, &SCALARS.iter().filter(shown).collect::<Vec<_>>()))?;
     }
     if let Some(path) = report.outputs.place("json") {
         let document = DatasetDocument::new(&args.by, &found.groups, failed);
         let text = serde_json::to_string_pretty(&document)? + "\n";
         write_file(path, |out| out.write_all(text.as_bytes())).context("--json")?;
     }
+    if let Some(path) = report.outputs.place("csv") {
+        let text = groups::csv(&args.by, &found.groups);
+        write_file(path, |out| out.write_all(text.as_bytes())).context("--csv")?;
+    }
     let conditions = condition::figures(&report.fail_if);
     let violations: Vec<String> =
-        conditions.iter().flat_map(|c| show::violations(c, &found.groups)).collect();
+        conditions.iter().flat_map(|c| groups::violations(c, &found.groups)).collect();
     violations.iter().for_each(|violation| error!("failed: {violation}"));
     Ok(match () {
         () if failed > 0 || found.groups.is_empty() => ExitStatus::NotMeasured,
@@ -83,7 +96,7 @@ pub fn run(root: &Path, args: &DatasetArgs, report: &ReportArgs, live: LiveArgs)
 
 /// Refuses options that do not apply to groups of tests, before anything is read.
 fn check(report: &ReportArgs, live: LiveArgs) -> Result<()> {
-    let output = report.outputs.other_than("json").map(|output| (true, output.name));
+    let output = report.outputs.other_than(&["json", "csv"]).map(|output| (true, output.name));
     let others = [
         (report.corrected, "corrected"),
         (report.plot_corrected, "plot-corrected"),
@@ -94,7 +107,7 @@ fn check(report: &ReportArgs, live: LiveArgs) -> Result<()> {
     ];
     if let Some((_, name)) = output.into_iter().chain(others).find(|(is_given, _)| *is_given) {
         bail!(
-            "--{name} applies to a single test, but --dataset writes figures of groups of tests: use --json FILE"
+            "--{name} applies to a single test, but --dataset writes figures of groups of tests: use --json FILE or --csv FILE"
         );
     }
     if let Some(condition) = condition::on_load(&report.fail_if).next() {

@@ -1,21 +1,24 @@
 //! `jitlat archive VERB DIR`: stores and reads tests of many years in a folder.
 //!
 //! * [`dataset`] – `jitlat analyze --dataset`: all packets of an archive analysed again
+//! * [`figures`] – `query` and `compare`: figures over time, before and after a time
+//! * [`select`] – options that select tests
 
 pub mod dataset;
+mod figures;
+mod select;
 
 use crate::exit::ExitStatus;
 use crate::options::report::{QuietArgs, ReportArgs};
 use crate::{analyze, interrupt};
+use self::figures::{ArchiveCompareArgs, QueryArgs};
+use self::select::{FilterArgs, FormArgs};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, Subcommand};
 use jitlat_archive::show::{self, Form, PushesDocument};
-use jitlat_archive::{
-    AddOutcome, Archive, ArchiveError, CATALOGUE_COPY, Endpoints, Filter, PoolPeriod, Retention, TestId,
-    When, is_archive,
-};
-use jitlat_core::scalars::{SCALARS, Selector};
-use jitlat_core::{WallTime, pool, quantity};
+use jitlat_archive::{AddOutcome, Archive, ArchiveError, CATALOGUE_COPY, Retention, TestId, is_archive};
+use jitlat_core::scalars::Selector;
+use jitlat_core::{WallTime, quantity};
 use jitlat_output::terminal;
 use jitlat_output::terminal::work::Work;
 use jitlat_store::output as file;
@@ -46,9 +49,9 @@ enum Verb {
     Ls(LsArgs),
     /// Print the report of a test
     Show(Box<ShowArgs>),
-    /// Print a figure of a path by hour, day, month or year
+    /// Print figures of paths by hour, day, month or year
     Query(QueryArgs),
-    /// Compare a path before and after a time
+    /// Compare paths before and after a time, with intervals
     Compare(ArchiveCompareArgs),
     /// Write stored tests as logs, identical to those added
     Export(ArchiveExportArgs),
@@ -98,27 +101,6 @@ struct AddArgs {
     tags: Vec<(String, String)>,
 }
 
-/// Selection of tests.
-#[derive(Clone, Debug, Args)]
-struct FilterArgs {
-    /// Only tests from host A to host B, by address or name; either may be left out
-    #[arg(long, value_name = "A:B")]
-    path: Option<Endpoints>,
-    /// Only tests that started at this time or later: a date, or an age (36h, 7d)
-    ///
-    /// For example 2026-11-23, 2026-11-23T10:00:00Z, 36h or 7d.
-    #[arg(long, value_name = "TIME", value_parser = when)]
-    since: Option<When>,
-    /// Only tests that started before this time
-    #[arg(long, value_name = "TIME", value_parser = when)]
-    before: Option<When>,
-    /// Only tests with a host that has this label of the monitor's file: site=oslo
-    ///
-    /// May be repeated. `site` of [[host]] is such a label, and so are those in `labels`.
-    #[arg(long = "label", value_name = "K=V", value_parser = quantity::tag)]
-    labels: Vec<(String, String)>,
-}
-
 #[derive(Clone, Debug, Args)]
 struct LsArgs {
     #[command(flatten)]
@@ -137,17 +119,6 @@ struct LsArgs {
     form: FormArgs,
 }
 
-/// Options for the output format; the default is text.
-#[derive(Clone, Copy, Debug, Args)]
-struct FormArgs {
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-    /// Print CSV
-    #[arg(long, conflicts_with = "json")]
-    csv: bool,
-}
-
 #[derive(Clone, Debug, Args)]
 struct ShowArgs {
     #[command(flatten)]
@@ -159,41 +130,6 @@ struct ShowArgs {
     report: ReportArgs,
     #[command(flatten)]
     quiet: QuietArgs,
-}
-
-#[derive(Clone, Debug, Args)]
-struct QueryArgs {
-    #[command(flatten)]
-    place: WhereArgs,
-    #[command(flatten)]
-    filter: FilterArgs,
-    /// Figure to show
-    ///
-    /// Counts, loss, and percentiles, means and extremes of latency, pdv and ipdv are computed from all packets
-    /// of a period. For other metrics, the value is that of the worst test in the period. Metrics without a
-    /// better and a worse end, and the verdict (column `answer` or `severity`), are listed per test by `jitlat
-    /// archive ls`.
-    #[arg(long, value_name = "FIGURE", default_value = "pdv-p99")]
-    figure: Selector,
-    /// Length of the periods, in UTC: test, hour, day, month, year or all
-    #[arg(long, value_name = "PERIOD", default_value = "day")]
-    by: PoolPeriod,
-    #[command(flatten)]
-    form: FormArgs,
-}
-
-#[derive(Clone, Debug, Args)]
-struct ArchiveCompareArgs {
-    #[command(flatten)]
-    place: WhereArgs,
-    /// Only tests from host A to host B, by address or name; either may be left out
-    #[arg(long, value_name = "A:B")]
-    path: Option<Endpoints>,
-    /// Time that separates the two parts: a date, or an age (36h, 7d)
-    ///
-    /// For example 2026-11-23, 2026-11-23T10:00:00Z, 36h or 7d.
-    #[arg(long, value_name = "TIME", value_parser = when)]
-    before: When,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -223,6 +159,9 @@ struct PruneArgs {
     /// retains their share in the figures of periods. size=20G removes the oldest packets until the rest fits.
     #[arg(long, required = true, value_name = "WHAT")]
     keep: Vec<Retention>,
+    /// Print what each rule would remove, and change nothing
+    #[arg(long)]
+    dry_run: bool,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -271,36 +210,10 @@ fn now() -> WallTime {
     WallTime(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
 }
 
-fn when(text: &str) -> Result<When, jitlat_archive::ArchiveError> {
-    When::parse(text, now())
-}
-
-impl FormArgs {
-    fn form(self) -> Form {
-        match self {
-            FormArgs { json: true, .. } => Form::Json,
-            FormArgs { csv: true, .. } => Form::Csv,
-            FormArgs { .. } => Form::Text,
-        }
-    }
-}
-
 /// Prints a text to standard output.
 fn printed(text: &str) -> Result<ExitStatus> {
     terminal::print(text)?;
     Ok(ExitStatus::Measured)
-}
-
-impl FilterArgs {
-    fn filter(&self, tags: &[(String, String)]) -> Filter {
-        Filter {
-            path: self.path.clone(),
-            since: self.since,
-            before: self.before,
-            tags: tags.to_vec(),
-            labels: self.labels.clone(),
-        }
-    }
 }
 
 /// Runs the given verb.
@@ -312,16 +225,16 @@ pub fn run(args: &ArchiveArgs) -> Result<ExitStatus> {
             let default =
                 ["loss", "pdv-p99"].map(str::parse).into_iter().collect::<Result<Vec<Selector>, _>>()?;
             let figures = if args.figures.is_empty() { &default } else { &args.figures };
-            let tests = archive.list(&args.filter.filter(&args.tags), figures)?;
-            printed(&show::list(&tests, figures, args.form.form())?)
+            let tests = archive.list(&args.filter.filter(&args.tags)?, figures)?;
+            printed(&show::list(&tests, figures, args.filter.zone(), args.form.form())?)
         }
         Verb::Show(args) => analyze::run(
             &[test_path(&args.place.archive, &args.id)?],
             &analyze::SeveralLogs::default(),
             &args.report,
         ),
-        Verb::Query(args) => query(args),
-        Verb::Compare(args) => compare(args),
+        Verb::Query(args) => figures::query(args),
+        Verb::Compare(args) => figures::compare(args),
         Verb::Export(args) => export(args),
         Verb::Compact(args) => {
             let work = Work::of("moving packets into larger files");
@@ -329,6 +242,13 @@ pub fn run(args: &ArchiveArgs) -> Result<ExitStatus> {
             drop(work);
             terminal::print(&show::compacted(&done))?;
             Ok(if done.damaged == 0 { ExitStatus::Measured } else { ExitStatus::NotMeasured })
+        }
+        Verb::Prune(args) if args.dry_run => {
+            let archive = Archive::open(&args.place.archive)?;
+            for keep in &args.keep {
+                terminal::print(&show::prunable(&archive.prunable(*keep, now())?))?;
+            }
+            Ok(ExitStatus::Measured)
         }
         Verb::Prune(args) => {
             let archive = Archive::open_to_write(&args.place.archive)?;
@@ -498,41 +418,10 @@ pub fn check(archive: Option<&Path>, log_to_stdout: bool) -> Result<()> {
     Ok(())
 }
 
-fn query(args: &QueryArgs) -> Result<ExitStatus> {
-    let archive = Archive::open(&args.place.archive)?;
-    if let Some(direction) = args.figure.direction {
-        bail!(
-            "{}: figures of periods are available for whole tests only, not by direction ({direction:?})",
-            args.figure
-        );
-    }
-    let found = archive.query(&args.filter.filter(&[]), args.figure.scalar, args.by)?;
-    printed(&show::points(args.figure.scalar, args.by, &found, args.form.form())?)
-}
-
-fn compare(args: &ArchiveCompareArgs) -> Result<ExitStatus> {
-    let archive = Archive::open(&args.place.archive)?;
-    let earlier = Filter { path: args.path.clone(), before: Some(args.before), ..Filter::default() };
-    let later = Filter { path: args.path.clone(), since: Some(args.before), ..Filter::default() };
-    let (before, after) = (archive.pools(&earlier)?, archive.pools(&later)?);
-    let both: Vec<_> = before
-        .into_iter()
-        .zip(after)
-        .filter(|((_, a), (_, b))| a.tests > 0 && b.tests > 0)
-        .map(|((stream, a), (_, b))| (stream, a, b))
-        .collect();
-    if both.is_empty() {
-        bail!("no stream of this path has tests both before and after this time");
-    }
-    let figures =
-        SCALARS.iter().filter(|f| pool::has(f) && (f.headline || ["sent", "loss"].contains(&f.key)));
-    printed(&show::comparison(&both, &figures.collect::<Vec<_>>()))
-}
-
 fn export(args: &ArchiveExportArgs) -> Result<ExitStatus> {
     let archive = Archive::open(&args.place.archive)?;
     let ids: Vec<TestId> = if args.ids.is_empty() {
-        let tests = archive.list(&args.filter.filter(&args.tags), &[])?;
+        let tests = archive.list(&args.filter.filter(&args.tags)?, &[])?;
         let ids = tests.iter().filter(|t| t.has_packets).map(|t| archive.find(&t.id));
         ids.collect::<Result<_, _>>()?
     } else {

@@ -123,8 +123,10 @@ fn dataset_obeys_or_refuses(root: &str, table: &str) {
             String::from_utf8_lossy(&output.stderr).lines().filter(|l| l.contains("failed: ")).count();
         assert_eq!((output.status.code(), failures > 0), (Some(code), code == 1), "{condition}");
     }
+    let csv = stdout(&["analyze", "--dataset", root, "--by", "path,day", "--csv", "-"]);
+    assert!(csv.starts_with("path,day,tests,sent,"), "{csv}");
+    assert_eq!(csv.lines().count(), table.lines().count());
     for refused in [
-        "--csv x",
         "--summary-csv x",
         "--openmetrics x",
         "--intervals x --interval 1s",
@@ -149,6 +151,69 @@ fn dataset_obeys_or_refuses(root: &str, table: &str) {
         );
         assert!(output.stdout.is_empty() && !Path::new("x").exists(), "{refused}");
     }
+}
+
+#[test]
+fn figures_of_selected_tests_are_printed_with_their_units() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("a");
+    let root = archive.to_str().unwrap();
+    let logs: Vec<PathBuf> = (1..25).map(|seed| write_log(folder.path(), seed, 100)).collect();
+    for (k, log) in logs.iter().enumerate() {
+        // A day apart: a log has its start in its first row.
+        let text = fs::read_to_string(log).unwrap();
+        let shift = k as u64 * 86_400_000_000_000;
+        let moved = text.lines().map(|line| match line.starts_with('#') {
+            true => format!("{line}\n"),
+            false => {
+                let mut cells: Vec<String> = line.split(' ').map(str::to_owned).collect();
+                for at in [1, 3] {
+                    cells[at] = (cells[at].parse::<u64>().unwrap() + shift).to_string();
+                }
+                cells.join(" ") + "\n"
+            }
+        });
+        fs::write(log, moved.collect::<String>()).unwrap();
+        let tag = if k % 2 == 0 { "half=even" } else { "half=odd" };
+        stdout(&["archive", "add", root, log.to_str().unwrap(), "--tag", tag]);
+    }
+    let parsed = |args: &[&str]| -> Value { serde_json::from_str(&stdout(args)).unwrap() };
+    let query = ["archive", "query", root, "--figure", "pdv-p99,loss", "--figure", "sent"];
+    let json = parsed(&[&query[..], &["--json", "--tz", "Asia/Kolkata", "--tag", "half=odd"]].concat());
+    schema::assert_valid("archive-query", &json);
+    let units: Vec<&str> = json["figures"].as_array().unwrap().iter().map(|f| f["unit"].as_str().unwrap()).collect();
+    assert_eq!((units, &json["tz"]), (vec!["ns", "ratio", "packets"], &json!("Asia/Kolkata")));
+    let points = json["streams"][0]["points"].as_array().unwrap();
+    assert_eq!(points.len(), 12);
+    assert!(points.iter().all(|p| p["figures"]["sent"] == json!(100.0) && p["figures"]["loss"] == json!(0.0)));
+    // Midnight of India is 18:30 UTC.
+    assert!(points.iter().all(|p| p["start_ns"].as_i64().unwrap() % 86_400_000_000_000 == 66_600_000_000_000));
+    let text = stdout(&[&query[..], &["--by", "all"]].concat());
+    assert!(text.contains("all") && text.contains("pdv-p99") && text.contains("2400"), "{text}");
+    let csv = stdout(&[&query[..], &["--by", "month", "--csv"]].concat());
+    assert!(csv.lines().next().unwrap().ends_with(",tests,sent,pdv_p99_ns,loss_ratio"), "{csv}");
+    let list = parsed(&["archive", "ls", root, "--json", "--figure", "loss"]);
+    schema::assert_valid("archive-ls", &list);
+    assert_eq!((&list["figures"][0]["unit"], list["tests"].as_array().unwrap().len()), (&json!("ratio"), 24));
+    let severity = list["tests"][0]["severity"].as_str().unwrap();
+    let of_severity = |name: &str| stdout(&["archive", "ls", root, "--csv", "--severity", name]).lines().count() - 1;
+    let all: usize = ["good", "fair", "poor", "bad", "unknown"].map(of_severity).iter().sum();
+    assert!(all == 24 && of_severity(severity) > 0);
+    let middle = "2011-03-25";
+    let compared = parsed(&["archive", "compare", root, "--before", middle, "--json"]);
+    schema::assert_valid("archive-compare", &compared);
+    let stream = &compared["streams"][0];
+    let sizes = [&stream["before"]["tests"], &stream["after"]["tests"]].map(|n| n.as_u64().unwrap());
+    assert_eq!(sizes.iter().sum::<u64>(), 24);
+    let figures = stream["figures"].as_array().unwrap();
+    let of = |key: &str| figures.iter().find(|f| f["key"] == key).unwrap();
+    assert!(of("latency-mean")["change_low"].as_f64() < of("latency-mean")["change_high"].as_f64());
+    assert_eq!((&of("latency-mean")["outcome"], &of("latency-min")["outcome"]), (&json!("undecided"), &json!("unknown")));
+    let text = stdout(&["archive", "compare", root, "--before", middle, "--figure", "latency-mean,loss"]);
+    assert!(text.contains("95 % interval") && text.contains("undecided"), "{text}");
+    let would = stdout(&["archive", "prune", root, "--keep", "packets=30d", "--keep", "tests=30d", "--dry-run"]);
+    assert!(would.starts_with("would remove the packets of 24 tests (24 files,") && would.ends_with(" and 24 tests\n"));
+    assert_eq!(ids(root).len(), 24);
 }
 
 /// Number of times that a writer is killed: JITLAT_KILLS, or 8.

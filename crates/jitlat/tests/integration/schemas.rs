@@ -2,7 +2,10 @@
 //!
 //! `UPDATE_SCHEMAS=1 cargo test -p jitlat schemas` rewrites them.
 
-use jitlat_archive::show::{DatasetDocument, ListDocument, PushesDocument, QueryDocument};
+use jitlat_archive::show::comparison::PartsComparison;
+use jitlat_archive::show::groups::DatasetDocument;
+use jitlat_archive::show::periods::QueryDocument;
+use jitlat_archive::show::{ListDocument, PushesDocument};
 use jitlat_core::class_paths::ClassPaths;
 use jitlat_core::path::Path as NetworkPath;
 use jitlat_output::along::CurveDocument;
@@ -31,7 +34,7 @@ struct Published {
     schema: fn() -> Schema,
 }
 
-const PUBLISHED: [Published; 21] = [
+const PUBLISHED: [Published; 22] = [
     Published {
         name: "summary",
         about: "What --json of a test or an analysis writes: the summary of one direction, of both, or of several runs. See \
@@ -62,6 +65,11 @@ const PUBLISHED: [Published; 21] = [
         name: "archive-query",
         about: "What jitlat archive query --json writes. See archive.md in the guide.",
         schema: schema_of::<QueryDocument<'_>>,
+    },
+    Published {
+        name: "archive-compare",
+        about: "What jitlat archive compare --json writes. See archive.md in the guide.",
+        schema: schema_of::<PartsComparison<'_>>,
     },
     Published {
         name: "archive-pushes",
