@@ -1,8 +1,10 @@
 //! `jitlat archive VERB DIR`: stores and reads tests of many years in a folder.
 //!
 //! * [`dataset`] – `jitlat analyze --dataset`: all packets of an archive analysed again
+//! * [`publish`] – Parquet tables for other programs
 
 pub mod dataset;
+mod publish;
 
 use crate::exit::ExitStatus;
 use crate::options::report::{QuietArgs, ReportArgs};
@@ -52,6 +54,12 @@ enum Verb {
     Compare(ArchiveCompareArgs),
     /// Write stored tests as logs, identical to those added
     Export(ArchiveExportArgs),
+    /// Write new tests as Parquet tables for DuckDB, Spark, ClickHouse and others
+    #[command(
+        after_help = "Only tests that were added since the last time are written; files never change. docs/guide/lake.md \
+                      describes the tables, Iceberg, and stores like S3."
+    )]
+    Publish(publish::PublishArgs),
     /// Merge small packet files into larger ones
     Compact(WhereArgs),
     /// Remove old tests or packets; figures of periods remain
@@ -323,6 +331,7 @@ pub fn run(args: &ArchiveArgs) -> Result<ExitStatus> {
         Verb::Query(args) => query(args),
         Verb::Compare(args) => compare(args),
         Verb::Export(args) => export(args),
+        Verb::Publish(args) => publish::run(args),
         Verb::Compact(args) => {
             let work = Work::of("moving packets into larger files");
             let done = Archive::open_to_write(&args.archive)?.compact()?;
