@@ -16,6 +16,7 @@ Archives are tables, too: `jitlat.Archive(folder).ls()`, `.query("latency-p99", 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ._jitlat import (
@@ -44,6 +45,9 @@ from ._jitlat import (
     summaries,
     tcp,
 )
+
+
+Sequence.register(Tests)
 
 
 def verdict(summary: Summary) -> dict[str, Any]:

@@ -130,6 +130,10 @@ impl Table {
         row_type(py, "Row", &self.columns())?.call_method1("_make", (values,))
     }
 
+    fn __iter__(this: Py<Self>) -> TableRows {
+        TableRows { table: this, next: 0 }
+    }
+
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         schema_capsule(py, &self.schema())
     }
@@ -169,6 +173,29 @@ impl Table {
 
     fn __repr__(&self) -> String {
         format!("<jitlat.Table of {} rows: {}>", self.rows, self.columns().join(", "))
+    }
+}
+
+/// Rows of a table, one by one.
+#[pyclass(module = "jitlat")]
+pub struct TableRows {
+    table: Py<Table>,
+    next: usize,
+}
+
+#[pymethods]
+impl TableRows {
+    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let table = self.table.get();
+        if self.next >= table.rows {
+            return Ok(None);
+        }
+        self.next += 1;
+        table.__getitem__(py, self.next as isize - 1).map(Some)
     }
 }
 
