@@ -10,9 +10,17 @@ arguments; sizes are in bytes.
 True
 >>> summary.answer["severity"] in ("good", "fair", "poor", "bad", "unknown")
 True
+
+Archives are tables, too: `jitlat.Archive(folder).ls()`, `.query("latency-p99", by="day")`, `.tests(since="7d")`.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
 from ._jitlat import (
+    Archive,
     Captured,
     Comparison,
     Error,
@@ -22,6 +30,8 @@ from ._jitlat import (
     State,
     Summaries,
     Summary,
+    Table,
+    Tests,
     __version__,
     analyze,
     compare,
@@ -29,6 +39,7 @@ from ._jitlat import (
     ping,
     read_archive,
     read_log,
+    scalar_attributes,
     scalars,
     spp,
     summaries,
@@ -36,17 +47,21 @@ from ._jitlat import (
 )
 
 
-def verdict(summary):
+Sequence.register(Tests)
+
+
+def verdict(summary: Summary) -> dict[str, Any]:
     """The verdict as a dictionary (`answer` of the JSON): what is wrong, since when, by how much, with what confidence, where, and for which profiles."""
     return summary.answer
 
 
-def figure(summary, name):
+def figure(summary: Summary, name: str) -> Figure:
     """The figure `name` of a summary (`summary.figures` lists them), with `.svg()` and `.png()`."""
     return summary.figure(name)
 
 
 __all__ = [
+    "Archive",
     "Captured",
     "Comparison",
     "Error",
@@ -56,6 +71,8 @@ __all__ = [
     "State",
     "Summaries",
     "Summary",
+    "Table",
+    "Tests",
     "analyze",
     "compare",
     "figure",
@@ -63,6 +80,7 @@ __all__ = [
     "ping",
     "read_archive",
     "read_log",
+    "scalar_attributes",
     "scalars",
     "spp",
     "summaries",

@@ -4,6 +4,12 @@
     table = jitlat.dask.rollup("s3://bucket/archive", by=("path", "day")).compute()
 """
 
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
 import pyarrow
 from dask import delayed
 
@@ -13,7 +19,7 @@ from . import files
 FAN_IN = 16
 
 
-def _joined(tables, join):
+def _joined(tables: Iterable[Any], join: Callable[[Any], Any]) -> Any:
     """Merges the tables in steps, so that no task holds all of them."""
     tables = list(tables)
     while len(tables) > 1:
@@ -21,13 +27,13 @@ def _joined(tables, join):
     return tables[0]
 
 
-def summaries(dataset, *, json=False, batch=65536):
+def summaries(dataset: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, json: bool = False, batch: int = 65536) -> Any:
     """One row per test: its stream, its tags, all scalars (times in ns), and with `json` the output of `jitlat -f LOG --json -`."""
     work = delayed(files.summaries, pure=True)
     return _joined([work(file, document=json, batch=batch) for file in files.names(dataset)], pyarrow.concat_tables)
 
 
-def rollup(dataset, *, by=("path",), batch=65536):
+def rollup(dataset: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, by: Sequence[str] = ("path",), batch: int = 65536) -> Any:
     """One row per group of tests with the same values of `by` (see `jitlat.files.key`): figures of all their packets."""
     by = tuple(by)
     work = delayed(files.pools, pure=True)
@@ -35,7 +41,7 @@ def rollup(dataset, *, by=("path",), batch=65536):
     return delayed(files.figures)(pools, by=by)
 
 
-def captures(pairs):
+def captures(pairs: Iterable[tuple[str | os.PathLike[str], str | os.PathLike[str]]]) -> Any:
     """One row per pair (reference, monitor) of captures: the output of `jitlat spp --json -`, or the error."""
     work = delayed(files.captures, pure=True)
     return _joined([work(str(reference), str(monitor)) for reference, monitor in pairs], pyarrow.concat_tables)

@@ -5,42 +5,80 @@ exchanged. The workers' Python needs this module, pyarrow and pandas; files are 
     days = jitlat.spark.rollup("s3://bucket/archive", by=("path", "day"))      # one row per path and day, exact
 """
 
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
-from pyspark.sql import SparkSession
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sql
+from pyspark.sql.pandas.functions import PandasUDFType, pandas_udf
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
-from . import files
+from . import files, lake
 
 
-def _over(items, columns, work, schema):
+def _schema(schema: pa.Schema) -> StructType:
+    converted = from_arrow_schema(schema)
+    assert isinstance(converted, StructType)
+    return converted
+
+
+def _over(items: Sequence[tuple[str, ...]], columns: str, work: Callable[..., pa.Table], schema: pa.Schema) -> DataFrame:
     """Makes each row of `items` a task; `work` returns its table."""
     spark = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
     rows = spark.createDataFrame(spark.sparkContext.parallelize(items, len(items) or 1), columns)
 
-    def run(batches):
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for row in batch.to_pylist():
                 yield from work(*row.values()).to_batches()
 
-    return rows.mapInArrow(run, from_arrow_schema(schema))
+    return rows.mapInArrow(run, _schema(schema))
 
 
-def summaries(dataset, *, json=False, batch=65536):
+def summaries(dataset: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, json: bool = False, batch: int = 65536) -> DataFrame:
     """A DataFrame with one row per test: its stream, its tags, all scalars (times in ns), and with `json` the output of `jitlat -f LOG --json -`."""
     work = partial(files.summaries, document=json, batch=batch)
     return _over([(file,) for file in files.names(dataset)], "file string", work, files.SUMMARIES)
 
 
-def rollup(dataset, *, by=("path",), batch=65536):
+def rollup(
+    dataset: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, by: Sequence[str] = ("path",), batch: int = 65536
+) -> DataFrame:
     """A DataFrame with one row per group of tests with the same values of `by` (see `jitlat.files.key`): figures of all their packets. Spark exchanges
     pools, about a hundred kilobytes per group and file."""
     by = tuple(by)
     work = partial(files.pools, by=by, batch=batch)
     pools = _over([(file,) for file in files.names(dataset)], "file string", work, files.partial(by))
-    return pools.groupBy(*by).applyInArrow(partial(files.figures, by=by), from_arrow_schema(files.groups(by)))
+    return pools.groupBy(*by).applyInArrow(partial(files.figures, by=by), _schema(files.groups(by)))
 
 
-def captures(pairs):
+def captures(pairs: Iterable[tuple[str | os.PathLike[str], str | os.PathLike[str]]]) -> DataFrame:
     """A DataFrame with one row per pair (reference, monitor) of captures: the output of `jitlat spp --json -`, or the error."""
-    return _over([tuple(map(str, pair)) for pair in pairs], "reference string, monitor string", files.captures, files.CAPTURES)
+    return _over([(str(reference), str(monitor)) for reference, monitor in pairs], "reference string, monitor string", files.captures, files.CAPTURES)
+
+
+def _merged_states(states: Any) -> bytes | None:
+    return lake.merge(states)
+
+
+def merge(states: Column) -> Column:
+    """Aggregate of a column of states, such as `state` of the roll-ups of a lake: the state of all tests of a group."""
+    # Its type has no aggregates that return bytes.
+    aggregate: Any = pandas_udf
+    merged: Column = aggregate(_merged_states, "binary", PandasUDFType.GROUPED_AGG)(states)
+    return merged
+
+
+def figure(state: Column, name: str) -> Column:
+    """A figure of a column of states, by its name (`latency-p99`): times in ns, ratios from 0 to 1; null if it is undefined."""
+
+    def of(state: bytes | None) -> float | None:
+        return lake.figure(state, name)
+
+    return sql.udf(of, "double")(state)

@@ -2,7 +2,7 @@
 
 use crate::errors::{failed, invalid};
 use crate::state::Wanted;
-use crate::summary::{dumps, loads};
+use crate::summary::{dumps, escaped, loads};
 use jitlat_core::Summary;
 use jitlat_instruments::passive::{CaptureSource, Passive, TcpCaptures};
 use jitlat_instruments::{Analyses, Stop, Unobserved};
@@ -42,6 +42,10 @@ impl Captured {
     #[getter]
     fn failures(&self) -> Vec<String> {
         self.failures.clone()
+    }
+
+    fn _repr_html_(&self) -> String {
+        format!("<pre>{}</pre>", self.text.chars().map(escaped).collect::<String>())
     }
 
     fn __repr__(&self) -> &str {

@@ -8,7 +8,7 @@ use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use jitlat_archive::{COLUMNS, PacketColumn, TestHeader, Width};
 use jitlat_core::PacketRecord;
 use jitlat_store::log::LogRow;
-use pyo3::PyResult;
+use pyo3::{PyErr, PyResult};
 use std::sync::Arc;
 
 const TEST_ID: &str = "test_id";
@@ -76,12 +76,19 @@ fn values(
     }
 }
 
+fn another(expected: i64, found: i64) -> PyErr {
+    invalid(format!(
+        "packets of test {found:016x} where those of {expected:016x} are expected: the tests of a table follow each other as in its \
+         metadata; select one of them, or sort the rows by the positions in the file"
+    ))
+}
+
 /// Converts the rows `from..to` of columns back.
 pub fn rows(batch: &RecordBatch, id: i64, from: usize, to: usize) -> PyResult<Vec<LogRow>> {
     let empty = LogRow { index: 0, record: PacketRecord::new(0), tcp: None };
     let mut rows = vec![empty; to - from];
     if let Some(ids) = batch.column_by_name(TEST_ID) {
-        let mine = |(_, x)| if x == id { Ok(()) } else { Err(invalid("the packets belong to another test")) };
+        let mine = |(_, x)| if x == id { Ok(()) } else { Err(another(id, x)) };
         values(ids, TEST_ID, from, to, mine)?;
     }
     for column in &COLUMNS {

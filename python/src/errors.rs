@@ -1,5 +1,6 @@
 //! `jitlat.Error`, with the messages of the command.
 
+use jitlat_archive::ArchiveError;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::prelude::*;
@@ -24,6 +25,14 @@ pub fn failed(error: impl StdError) -> PyErr {
         cause = e.source();
     }
     Error::new_err(text)
+}
+
+/// Like [`failed`], for a table that was passed to this module: its faults are not those of a catalogue.
+pub fn of_table(error: ArchiveError) -> PyErr {
+    match error {
+        ArchiveError::Impossible(problem) => Error::new_err(format!("the table of packets cannot be used: {problem}")),
+        other => failed(other),
+    }
 }
 
 /// Makes `ValueError` for an invalid argument.

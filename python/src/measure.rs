@@ -27,6 +27,9 @@ fn run(
     wanted: &Wanted,
     progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Vec<Analysed>> {
+    // None, True and False choose whether progress is shown; anything else is called.
+    let progress = py.import("jitlat._progress")?.call_method1("chosen", (progress,))?;
+    let progress = (!progress.is_none()).then_some(&progress);
     let (stop, options) = (Stop::new(), wanted.options());
     let (tell, told) = channel::<Progress>();
     let running = {
@@ -63,6 +66,9 @@ fn run(
         }
     }
     let ended = py.detach(|| running.join());
+    if let Some(close) = progress.and_then(|shown| shown.getattr("close").ok()) {
+        close.call0()?;
+    }
     if let Some(why) = interrupted {
         return Err(why);
     }
@@ -79,8 +85,9 @@ fn annotations(name: Option<String>, tags: Option<BTreeMap<String, String>>) -> 
 }
 
 /// A one-way test against `jitlat serve` at `host`; returns a summary for each direction: "up" (to the server),
-/// "down", or "both". Times in seconds, sizes in bytes. `progress` is called about ten times per second with a list
-/// of (packets, sent, received, missing), one for each stream. Ctrl-C ends the test.
+/// "down", or "both". Times in seconds, sizes in bytes. `progress`: a function that is called about ten times per
+/// second with a list of (packets, sent, received, missing), one for each stream; or True to show progress, which is the
+/// default in notebooks; or False. Ctrl-C ends the test.
 #[pyfunction]
 #[pyo3(signature = (host, *, direction = "up", packets = 500, size = 80, period = 0.02, transport = "udp", port = None, name = None,
                     tags = None, progress = None, bulk = false))]
@@ -130,7 +137,8 @@ pub fn measure(
 }
 
 /// Round trips to `host` by `protocol` (icmp, stamp, twamp, lamp, irtt, ipsla, tcp). Further keyword arguments are those of
-/// the protocol, as listed by `jitlat ping --help` (`stamp_port=8620`). Times in seconds, sizes in bytes.
+/// the protocol, as listed by `jitlat ping --help` (`stamp_port=8620`). Times in seconds, sizes in bytes. `progress` as for
+/// `measure`.
 #[pyfunction]
 #[pyo3(signature = (host, *, protocol = "icmp", packets = 100, size = None, period = 0.02, timeout = 2.0, name = None, tags = None,
                     progress = None, bulk = false, **arguments))]

@@ -5,7 +5,14 @@ use crate::summary::{Summary, dumps, loads};
 use jitlat_core::pool::{self, Pool as CorePool};
 use jitlat_core::scalars::SCALARS;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
+
+/// A saved pool.
+#[derive(FromPyObject)]
+enum Saved {
+    Text(String),
+    Bytes(Vec<u8>),
+}
 
 /// Counts and distributions of many tests. Merging in any order gives identical figures. Percentiles are exact for up
 /// to 1024 values; beyond that they are at most 1/1024 too high.
@@ -52,10 +59,19 @@ impl Pool {
         dumps(&self.pool)
     }
 
-    /// Loads the text that `json` returned.
+    /// The pool as bytes for `Pool.load`: the column `state` of a lake, much shorter than `json`.
+    fn bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.pool.to_bytes())
+    }
+
+    /// Loads the text that `json` returned, or the bytes that `bytes` returned or a lake contains.
     #[staticmethod]
-    fn load(text: &str) -> PyResult<Pool> {
-        let pool: CorePool = serde_json::from_str(text).map_err(failed)?;
+    fn load(data: Saved) -> PyResult<Pool> {
+        let pool: CorePool = match &data {
+            Saved::Text(text) => serde_json::from_str(text).map_err(failed)?,
+            Saved::Bytes(bytes) => CorePool::from_bytes(bytes)
+                .ok_or_else(|| crate::errors::Error::new_err("these bytes are not a pool, or are damaged"))?,
+        };
         if !pool.is_possible() {
             return Err(crate::errors::Error::new_err("the counts contradict each other: no tests can have them"));
         }
@@ -67,8 +83,8 @@ impl Pool {
         loads(py, &self.json()?)
     }
 
-    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (String,))> {
-        Ok((py.get_type::<Pool>().getattr("load")?, (self.json()?,)))
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+        Ok((py.get_type::<Pool>().getattr("load")?, (self.bytes(py),)))
     }
 
     fn __repr__(&self) -> String {

@@ -2,7 +2,8 @@
 
 use crate::arrow::Reader;
 use crate::columns;
-use crate::errors::{Error, failed, invalid};
+use crate::errors::{Error, failed, invalid, of_table};
+use crate::order::RowOrder;
 use crate::packets::{Packets, archived};
 use crate::summary::Summary;
 use arrow_array::{RecordBatch, RecordBatchReader};
@@ -10,7 +11,7 @@ use arrow_schema::Schema;
 use jitlat_archive::{Archive, Assembly, TestHeader};
 use jitlat_core::state::SavedAnalysis;
 use jitlat_core::{Analyzer, Options, PacketRecord, Span, WallTime};
-use jitlat_store::log::{LogReader, LogReading};
+use jitlat_store::log::{LogReader, LogReading, LogRow};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::collections::HashMap;
@@ -63,12 +64,23 @@ pub fn span(name: &str, seconds: f64) -> PyResult<Span> {
 
 /// The tests named in the metadata of a table.
 fn headers(schema: &Schema) -> PyResult<Vec<TestHeader>> {
-    TestHeader::of_metadata(|key| schema.metadata().get(key).cloned()).map_err(|e| {
-        invalid(format!(
-            "{e}; if the table lost its metadata, pass metadata=packets.metadata"
-        ))
-    })
+    if !schema.metadata().contains_key(PACKETS_KEY) {
+        let columns: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+        let text = if columns.contains(&"rx_index") || columns.is_empty() {
+            format!(
+                "the table lost its metadata ({PACKETS_KEY}, jitlat.tests): pandas, polars and DuckDB drop it, pyarrow does not; pass \
+                 metadata=packets.metadata, of the `Packets` from which it was made"
+            )
+        } else {
+            format!("this is not a table of packets: it has the columns {}, and no rx_index", columns.join(", "))
+        };
+        return Err(invalid(text));
+    }
+    TestHeader::of_metadata(|key| schema.metadata().get(key).cloned()).map_err(of_table)
 }
+
+/// Key of the metadata of every table of packets.
+const PACKETS_KEY: &str = "jitlat.packets";
 
 /// Number of rows that are made from columns at a time: as many as fit a processor's cache.
 const ROWS: usize = 1024;
@@ -81,14 +93,16 @@ struct Running {
     readings: Vec<LogReading>,
     /// Time of sending of the first packet; `None` before it, and in a saved state.
     first: Option<WallTime>,
+    order: RowOrder,
 }
 
 impl Running {
     fn new(header: &TestHeader, options: &Options) -> PyResult<Running> {
-        let log = header.assemble().map_err(failed)?;
+        let log = header.assemble().map_err(of_table)?;
         let analyzer = Analyzer::new(log.session(), options);
         let state = SavedAnalysis::of(log.session().clone(), analyzer);
-        Running { state, log: Some(log), readings: Vec::new(), first: None }.at_the_end()
+        let order = RowOrder::default();
+        Running { state, log: Some(log), readings: Vec::new(), first: None, order }.at_the_end()
     }
 
     /// Finishes the log, which is whole after its last packet.
@@ -99,31 +113,54 @@ impl Running {
 
     fn conclude(&mut self) -> PyResult<()> {
         if let Some(mut log) = self.log.take_if(|log| log.is_complete()) {
-            log.finish(|record| self.state.push(record)).map_err(failed)?;
+            log.finish(|record| self.state.push(record)).map_err(of_table)?;
             *self.state.session_mut() = log.session().clone();
             self.readings.push(log.reading().clone());
         }
         Ok(())
     }
 
-    /// Adds the packets `from..to` of a batch.
+    /// Adds the packets `from..to` of a batch, which continue those before. Rows in another order are refused.
     fn push(&mut self, batch: &RecordBatch, id: i64, from: usize, to: usize) -> PyResult<()> {
         for start in (from..to).step_by(ROWS) {
             let rows = columns::rows(batch, id, start, to.min(start + ROWS))?;
-            let later_part =
-                |log: &mut Assembly| log.is_untouched() && rows.first().is_some_and(|row| row.index > 0);
-            self.log.take_if(later_part);
-            self.first = self.first.or_else(|| rows.iter().find_map(|row| row.record.sent()));
-            let mut records = Vec::with_capacity(rows.len());
-            for row in &rows {
-                match &mut self.log {
-                    Some(log) => log.push(row, |record| records.push(*record)).map_err(failed)?,
-                    None => records.push(row.record),
-                }
-            }
-            self.state.push_all(&records);
+            self.order.check(&rows)?;
+            self.add(&rows)?;
         }
         self.conclude()
+    }
+
+    /// Adds the packets `from..to` of a batch of a whole test, in any order.
+    fn push_any(&mut self, batch: &RecordBatch, id: i64, from: usize, to: usize) -> PyResult<()> {
+        for start in (from..to).step_by(ROWS) {
+            let rows = columns::rows(batch, id, start, to.min(start + ROWS))?;
+            let rows = self.order.restore(rows);
+            self.add(&rows)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the rows that `push_any` has not added yet, because rows before them are missing.
+    fn end_any(&mut self) -> PyResult<()> {
+        let rows = self.order.rest();
+        self.add(&rows)?;
+        self.conclude()
+    }
+
+    fn add(&mut self, rows: &[LogRow]) -> PyResult<()> {
+        let later_part =
+            |log: &mut Assembly| log.is_untouched() && rows.first().is_some_and(|row| row.index > 0);
+        self.log.take_if(later_part);
+        self.first = self.first.or_else(|| rows.iter().find_map(|row| row.record.sent()));
+        let mut records = Vec::with_capacity(rows.len());
+        for row in rows {
+            match &mut self.log {
+                Some(log) => log.push(row, |record| records.push(*record)).map_err(of_table)?,
+                None => records.push(row.record),
+            }
+        }
+        self.state.push_all(&records);
+        Ok(())
     }
 
     fn finish(self, name: String) -> Summary {
@@ -196,7 +233,7 @@ impl State {
     fn load(data: &[u8], bulk: bool) -> PyResult<State> {
         let wanted = Wanted { bulk, ..Wanted::default() };
         let state = SavedAnalysis::load(data, &wanted.options()).map_err(failed)?;
-        let running = Mutex::new(Some(Running { state, log: None, readings: Vec::new(), first: None }));
+        let running = Mutex::new(Some(Running { state, log: None, readings: Vec::new(), first: None, order: RowOrder::default() }));
         Ok(State { running, wanted, id: 0, name: "state".to_owned() })
     }
 
@@ -216,7 +253,7 @@ impl State {
         let name = self.name.clone();
         let running = self.running()?;
         let (state, readings, first) = (running.state.clone(), running.readings.clone(), running.first);
-        Ok(py.detach(|| Running { state, log: None, readings, first }.finish(name)))
+        Ok(py.detach(|| Running { state, log: None, readings, first, order: RowOrder::default() }.finish(name)))
     }
 
     fn __reduce__<'py>(&mut self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
@@ -274,10 +311,11 @@ impl Tests {
                 },
             };
             let to = batch.num_rows().min(from + left);
-            running.push(&batch, id, from, to)?;
+            running.push_any(&batch, id, from, to)?;
             left -= to - from;
             self.batch = Some((batch, to));
         }
+        running.end_any()?;
         Ok(Some(running.finish(header.source().to_owned()).with_header(&header)))
     }
 }
@@ -352,5 +390,6 @@ fn of_log(path: &Path, options: &Options) -> PyResult<Summary> {
         return Err(failed(e));
     }
     let state = SavedAnalysis::of(reader.session().clone(), analyzer);
-    Ok(Running { state, log: None, readings: vec![reader.reading().clone()], first }.finish(name))
+    let readings = vec![reader.reading().clone()];
+    Ok(Running { state, log: None, readings, first, order: RowOrder::default() }.finish(name))
 }

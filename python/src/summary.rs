@@ -1,10 +1,11 @@
 //! `Summary`, `Figure`, `Comparison`: results as numbers, JSON, text and pictures.
 
+use crate::archive::column_name;
 use crate::errors::{Error, failed, invalid};
 use jitlat_archive::{PooledStream, TestHeader};
 use jitlat_core::analysis::Samples;
 use jitlat_core::pool::Pool;
-use jitlat_core::scalars::{SCALARS, selectors};
+use jitlat_core::scalars::{SCALARS, closest, selectors};
 use jitlat_core::{Session, Summary as CoreSummary, WallTime};
 use jitlat_report::figure::{self, DrawnRun, DrawnStream, Trace};
 use jitlat_report::text::TextOptions;
@@ -18,6 +19,7 @@ use jitlat_verdict::compare::{
 use pyo3::exceptions::{PyAttributeError, PyKeyError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+use serde::{Deserialize, Serialize};
 
 /// Parses text with Python's `json`.
 pub fn loads<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
@@ -146,12 +148,19 @@ impl Summary {
     }
 
     fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-        let key = name.replace('_', "-");
-        let all = self.scalars(py)?;
-        match all.get_item(&key)? {
-            Some(value) => Ok(value),
+        if name.starts_with("__") {
+            // Python asks for methods of protocols, such as __array__.
+            return Err(PyAttributeError::new_err(name.to_owned()));
+        }
+        let dashed = name.replace('_', "-");
+        let is_named = |key: &str| column_name(key) == name || key == dashed;
+        match selectors().find(|selector| is_named(&selector.to_string())) {
+            Some(selector) => {
+                Ok(selector.of(&self.summary).map(|number| number.as_f64()).into_pyobject(py)?)
+            }
             None => Err(PyAttributeError::new_err(format!(
-                "a summary has no {name}; dir(summary) lists what it has"
+                "a summary has no {name}; dir(summary) lists what it has{}",
+                nearest(&dashed)
             ))),
         }
     }
@@ -175,7 +184,7 @@ impl Summary {
         ];
         own.map(str::to_owned)
             .into_iter()
-            .chain(selectors().map(|s| s.to_string().replace('-', "_")))
+            .chain(selectors().map(|s| column_name(&s.to_string())))
             .collect()
     }
 
@@ -229,6 +238,37 @@ impl Summary {
         format!("<div>{figures}<details><summary>report</summary><pre>{text}</pre></details></div>")
     }
 
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+        let bytes = py.detach(|| {
+            rmp_serde::to_vec_named(&PickledRef {
+                version: env!("CARGO_PKG_VERSION"),
+                name: &self.name,
+                id: &self.id,
+                session: &self.session,
+                summary: &self.summary,
+                samples: &self.samples,
+                queued: &self.samples.queued,
+                delayless: &self.samples.delayless,
+                first: self.first,
+                tags: &self.tags,
+            })
+        });
+        let load = py.get_type::<Summary>().getattr("_load")?;
+        Ok((load, (PyBytes::new(py, &bytes.map_err(failed)?),)))
+    }
+
+    /// Restores a pickled summary.
+    #[staticmethod]
+    fn _load(data: &[u8]) -> PyResult<Summary> {
+        let pickled: Result<Pickled, _> = jitlat_core::msgpack::from_slice(data);
+        let Pickled { name, id, session, summary, samples, queued, delayless, first, tags } =
+            pickled.map_err(|e| {
+                Error::new_err(format!("this pickled summary cannot be read, perhaps because another version wrote it: {e}"))
+            })?;
+        let samples = Samples { queued, delayless, ..samples };
+        Ok(Summary { name, id, session, summary, samples, first, tags })
+    }
+
     fn __repr__(&self) -> String {
         let counts = &self.summary.counts;
         format!(
@@ -240,7 +280,48 @@ impl Summary {
     }
 }
 
-fn escaped(c: char) -> String {
+/// Names that are similar to `name`, as the end of a sentence.
+fn nearest(name: &str) -> String {
+    match &closest(name)[..] {
+        [] => String::new(),
+        names => {
+            let names: Vec<String> = names.iter().map(|name| column_name(name)).collect();
+            format!(" (similar: {})", names.join(", "))
+        }
+    }
+}
+
+/// A pickled summary.
+#[derive(Serialize)]
+struct PickledRef<'a> {
+    version: &'a str,
+    name: &'a str,
+    id: &'a Option<String>,
+    session: &'a Session,
+    summary: &'a CoreSummary,
+    samples: &'a Samples,
+    queued: &'a [(u32, i64)],
+    delayless: &'a [u32],
+    first: Option<WallTime>,
+    tags: &'a [(String, String)],
+}
+
+/// A pickled summary that is read.
+#[derive(Deserialize)]
+struct Pickled {
+    name: String,
+    id: Option<String>,
+    session: Session,
+    summary: CoreSummary,
+    samples: Samples,
+    queued: Vec<(u32, i64)>,
+    delayless: Vec<u32>,
+    first: Option<WallTime>,
+    tags: Vec<(String, String)>,
+}
+
+/// Replaces characters that HTML would interpret.
+pub fn escaped(c: char) -> String {
     match c {
         '<' => "&lt;".to_owned(),
         '>' => "&gt;".to_owned(),
@@ -298,6 +379,10 @@ impl Comparison {
     /// The text that the command prints with -v.
     fn text(&self) -> String {
         text::comparison(&self.grid, &TextOptions::default())
+    }
+
+    fn _repr_html_(&self) -> String {
+        format!("<pre>{}</pre>", self.text().chars().map(escaped).collect::<String>())
     }
 
     fn __repr__(&self) -> String {
@@ -366,4 +451,10 @@ pub fn compare(
 #[pyfunction]
 pub fn scalars() -> Vec<(&'static str, String, &'static str)> {
     SCALARS.iter().map(|figure| (figure.key, figure.column(), figure.about)).collect()
+}
+
+/// All scalars that are attributes of a summary: name of the attribute, name of the scalar, and definition.
+#[pyfunction]
+pub fn scalar_attributes() -> Vec<(String, String, &'static str)> {
+    selectors().map(|s| (column_name(&s.to_string()), s.to_string(), s.scalar.about)).collect()
 }

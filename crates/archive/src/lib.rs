@@ -58,6 +58,7 @@ mod newest;
 mod packed;
 mod packets;
 mod parts;
+mod publish;
 mod pushes;
 mod query;
 mod rename;
@@ -98,6 +99,10 @@ pub use newest::{ArchiveExtent, BadSince, Newest};
 pub use packets::VERSION as PACKETS_VERSION;
 pub use packets::{COLUMNS, PacketColumn, Width};
 pub use parts::{Assembly, TestHeader};
+pub use publish::{
+    LakeFile, LakeFolder, LakeStore, LakeTable, MANIFEST_VERSION, Manifest, PublishedLake, PublishedThrough,
+    StagingFolder,
+};
 pub use pushes::{MAX_UNSETTLED, Outgoing, PushResult, Pushed};
 pub use query::{PeriodValues, Periods};
 pub use rename::Renamed;

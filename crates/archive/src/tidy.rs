@@ -283,7 +283,7 @@ impl Archive {
     }
 
     /// Returns the description of a test in its new file.
-    fn moved(
+    pub(crate) fn moved(
         &self,
         id: TestId,
         row_group: u64,

@@ -6,6 +6,7 @@ mod common;
 mod alerts;
 mod collector;
 mod damaged;
+mod lake;
 mod measured;
 mod queries;
 mod truth;

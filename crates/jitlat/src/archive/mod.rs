@@ -2,10 +2,12 @@
 //!
 //! * [`dataset`] – `jitlat analyze --dataset`: all packets of an archive analysed again
 //! * [`figures`] – `query` and `compare`: figures over time, before and after a time
+//! * [`publish`] – Parquet tables for other programs
 //! * [`select`] – options that select tests
 
 pub mod dataset;
 mod figures;
+mod publish;
 mod select;
 
 use crate::exit::ExitStatus;
@@ -55,6 +57,12 @@ enum Verb {
     Compare(ArchiveCompareArgs),
     /// Write stored tests as logs, identical to those added
     Export(ArchiveExportArgs),
+    /// Write new tests as Parquet tables for DuckDB, Spark, ClickHouse and others
+    #[command(
+        after_help = "Only tests that were added since the last time are written; files never change. docs/guide/lake.md \
+                      describes the tables, Iceberg, and stores like S3."
+    )]
+    Publish(publish::PublishArgs),
     /// Merge small packet files into larger ones
     Compact(WhereArgs),
     /// Remove old tests or packets; figures of periods remain
@@ -236,6 +244,7 @@ pub fn run(args: &ArchiveArgs) -> Result<ExitStatus> {
         Verb::Query(args) => figures::query(args),
         Verb::Compare(args) => figures::compare(args),
         Verb::Export(args) => export(args),
+        Verb::Publish(args) => publish::run(args),
         Verb::Compact(args) => {
             let work = Work::of("moving packets into larger files");
             let done = Archive::open_to_write(&args.archive)?.compact()?;

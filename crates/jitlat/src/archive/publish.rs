@@ -1,0 +1,77 @@
+//! `jitlat archive publish DIR LAKE`: the archive as Parquet tables for other programs.
+
+use super::WhereArgs;
+use crate::exit::ExitStatus;
+use crate::interrupt;
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use jitlat_archive::{Archive, LakeFolder, PublishedLake};
+use jitlat_output::terminal::work::Work;
+use std::path::{Path, PathBuf};
+use tracing::error;
+
+#[derive(Clone, Debug, Args)]
+pub(super) struct PublishArgs {
+    #[command(flatten)]
+    place: WhereArgs,
+    /// Folder of the lake; created if missing. Several archives may share it
+    #[arg(value_name = "LAKE")]
+    lake: PathBuf,
+    /// Name of this archive in the lake (default: that of its folder)
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Remove what was published of this archive, and publish all of it
+    #[arg(long)]
+    again: bool,
+}
+
+/// Publishes the tests that were added since the last time.
+pub(super) fn run(args: &PublishArgs) -> Result<ExitStatus> {
+    let stop = interrupt::stop()?;
+    let archive = Archive::open(&args.place.archive)?;
+    let name = match &args.name {
+        Some(name) => name.clone(),
+        None => folder_name(&args.place.archive)?,
+    };
+    let mut lake = LakeFolder::make(&args.lake)
+        .with_context(|| format!("creating the folder {}", args.lake.display()))?;
+    let work = Work::of("publishing tests");
+    let done = archive.publish(&mut lake, &name, args.again, |done, all| {
+        work.describe(&format!("publishing tests: {done} of {all}"));
+        !stop.is_requested()
+    })?;
+    work.print(&text(&done))?;
+    for (id, e) in &done.unreadable {
+        work.without(|| error!("{id}: its packets are not published: {e}"));
+    }
+    drop(work);
+    if stop.is_requested() {
+        bail!("interrupted: the next `archive publish` continues with the remaining tests");
+    }
+    Ok(if done.unreadable.is_empty() { ExitStatus::Measured } else { ExitStatus::NotMeasured })
+}
+
+/// Name of the folder of an archive, which may be given as `.`.
+fn folder_name(archive: &Path) -> Result<String> {
+    let whole = archive.canonicalize().with_context(|| format!("reading {}", archive.display()))?;
+    let name = whole.file_name().and_then(|name| name.to_str());
+    Ok(name.context("the folder of the archive has no name: give --name")?.to_owned())
+}
+
+fn text(done: &PublishedLake) -> String {
+    let counted = |n: u64, noun: &str| format!("{n} {noun}{}", if n == 1 { "" } else { "s" });
+    let mut text = match done.tests {
+        0 => "nothing new to publish\n".to_owned(),
+        tests => format!(
+            "{} published ({} with packets): {}, {:.1} MB\n",
+            counted(tests, "test"),
+            done.packets_of,
+            counted(done.files, "file"),
+            done.bytes as f64 / 1e6
+        ),
+    };
+    if done.removed > 0 {
+        text += &format!("{} of an interrupted publication removed\n", counted(done.removed, "file"));
+    }
+    text
+}
