@@ -4,7 +4,9 @@
 
 use crate::server::Server;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -21,7 +23,8 @@ const ONE_WAY: [(&str, &str); 5] = [
 ];
 
 fn previous() -> String {
-    let program = std::env::var("JITLAT_PREVIOUS").expect("JITLAT_PREVIOUS: the path that packaging/previous prints");
+    let program =
+        std::env::var("JITLAT_PREVIOUS").expect("JITLAT_PREVIOUS: the path that packaging/previous prints");
     assert_ne!(version(&program), version(THIS), "{program} is this version");
     program
 }
@@ -45,7 +48,8 @@ fn figures(program: &str, folder: &Path, log: &str) -> Value {
     let summary: Value = serde_json::from_str(&json).unwrap();
     let of_one = |summary: &Value| {
         let latency = ["n", "min", "mean", "max"].map(|key| summary["latency"][key].clone());
-        let counts = ["sent", "received", "unique_valid", "lost", "duplicate"].map(|key| summary["counts"][key].clone());
+        let counts = ["sent", "received", "unique_valid", "lost", "duplicate"]
+            .map(|key| summary["counts"][key].clone());
         Value::from(vec![Value::from(latency.to_vec()), Value::from(counts.to_vec())])
     };
     match summary["two_way"].as_object() {
@@ -62,6 +66,7 @@ fn the_previous_release_and_this_version_measure_together_and_read_each_others_l
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
         fs::write(folder.join("key"), "a passphrase that both ends know, and nobody else\n").unwrap();
+        fs::set_permissions(folder.join("key"), fs::Permissions::from_mode(0o600)).unwrap();
         let ports = ["--control-port", "0", "--test-port", "0"];
         let open = Server::start_program(server, "127.0.0.1", &PROTOCOLS.join(","), &ports);
         let key = folder.join("key");
@@ -74,17 +79,41 @@ fn the_previous_release_and_this_version_measure_together_and_read_each_others_l
             run(client, folder, &format!("127.0.0.1:{} -n 100 -p 2ms {options} -o {log}", open.port(0)));
             logs.push(log);
         }
-        run(client, folder, &format!("127.0.0.1:{} -n 100 -p 2ms --key-file key -o {name}-key.log", keyed.port(0)));
+        run(
+            client,
+            folder,
+            &format!("127.0.0.1:{} -n 100 -p 2ms --key-file key -o {name}-key.log", keyed.port(0)),
+        );
         logs.push(format!("{name}-key.log"));
         for (k, protocol) in PROTOCOLS.iter().enumerate().skip(1) {
             let log = format!("{name}-{protocol}.log");
-            run(client, folder, &format!("ping 127.0.0.1:{} --proto {protocol} -n 100 -p 2ms -o {log}", open.port(k)));
+            run(
+                client,
+                folder,
+                &format!("ping 127.0.0.1:{} --proto {protocol} -n 100 -p 2ms -o {log}", open.port(k)),
+            );
             logs.push(log);
         }
         for log in &logs {
             let (new, old) = (figures(THIS, folder, log), figures(&previous, folder, log));
             assert!(new.to_string().contains("100"), "{log}: not all packets were measured: {new}");
             assert_eq!(new, old, "{log}: the versions disagree");
+        }
+        // An archive, which the previous release may not know, returns the logs byte for byte.
+        run(THIS, folder, &format!("archive add archive {}", logs.join(" ")));
+        run(THIS, folder, "archive export archive exported");
+        let contents = |folder: &Path, names: &[String]| -> BTreeSet<Vec<u8>> {
+            names.iter().map(|name| fs::read(folder.join(name)).unwrap()).collect()
+        };
+        let exported = fs::read_dir(folder.join("exported")).unwrap();
+        let exported: Vec<String> =
+            exported.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        assert!(
+            contents(folder, &logs) == contents(&folder.join("exported"), &exported),
+            "exported logs differ"
+        );
+        for log in &exported {
+            figures(&previous, &folder.join("exported"), log);
         }
     }
 }

@@ -1,6 +1,6 @@
-//! What a release has promised (docs/stability.md) holds: `testdata/released/VERSION` has the JSON schemas and the options of the last one.
-//! Keys, types and options may be added. What is removed or changed is an error, unless `testdata/released/changes.txt` names it with its
-//! reason, and CHANGELOG.md tells users.
+//! Promises of the last release (docs/stability.md) hold: `testdata/released/VERSION` has its JSON schemas and its options.
+//! Keys, types and options may be added. Anything that is removed or changed is an error, unless `testdata/released/changes.txt` names it
+//! with its reason; CHANGELOG.md must have it, too.
 
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,10 +23,10 @@ fn released() -> PathBuf {
     folders.remove(0)
 }
 
-/// A place in documents: `summary $.latency.mean`.
+/// Values at one position in documents, for example `summary $.latency.mean`.
 #[derive(Default)]
-struct Place {
-    /// Names of JSON's types that a value may have there.
+struct Position {
+    /// Names of JSON's types that they may have.
     types: BTreeSet<String>,
     /// The key is in each object that may be there.
     always: bool,
@@ -40,18 +40,19 @@ struct Node {
     through: BTreeSet<(String, String)>,
 }
 
-/// Reads the schemas of a folder as the places they describe.
+/// Reads the schemas of a folder as the positions that they describe.
 struct Reader {
     folder: PathBuf,
     files: BTreeMap<String, Value>,
-    places: BTreeMap<String, Place>,
+    positions: BTreeMap<String, Position>,
 }
 
 impl Reader {
-    fn places(folder: &Path) -> BTreeMap<String, Place> {
+    fn positions(folder: &Path) -> BTreeMap<String, Position> {
         let mut reader =
-            Reader { folder: folder.to_owned(), files: BTreeMap::new(), places: BTreeMap::new() };
-        let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            Reader { folder: folder.to_owned(), files: BTreeMap::new(), positions: BTreeMap::new() };
+        let names =
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
         let mut names: Vec<String> = names.filter(|name| name.ends_with(".schema.json")).collect();
         names.sort();
         for file in names {
@@ -59,7 +60,7 @@ impl Reader {
             let schema = reader.file(&file).clone();
             reader.walk(path, vec![Node { file, schema, through: BTreeSet::new() }], true);
         }
-        reader.places
+        reader.positions
     }
 
     fn file(&mut self, name: &str) -> &Value {
@@ -67,7 +68,7 @@ impl Reader {
         self.files.entry(name.to_owned()).or_insert_with(|| serde_json::from_str(&read(&path)).unwrap())
     }
 
-    /// The alternatives of a schema, without references. A reference to itself is left out: its places are already there.
+    /// The alternatives of a schema, without references. A reference to itself is left out: the positions below it are there already.
     fn alternatives(&mut self, node: Node) -> Vec<Node> {
         if let Some(reference) = node.schema.get("$ref").and_then(Value::as_str) {
             let (file, pointer) = reference.split_once('#').unwrap();
@@ -88,9 +89,9 @@ impl Reader {
         if let Some(shared) = node.schema.get("properties").and_then(Value::as_object) {
             for alternative in &mut found {
                 let object = alternative.schema.as_object_mut().unwrap();
-                let properties = object.entry("properties").or_insert_with(|| Map::new().into());
+                let properties = object.entry("properties").or_insert_with(|| Value::Object(Map::new()));
                 properties.as_object_mut().unwrap().extend(shared.clone());
-                let required = object.entry("required").or_insert_with(|| Vec::new().into());
+                let required = object.entry("required").or_insert_with(|| Value::Array(Vec::new()));
                 let more = node.schema.get("required").and_then(Value::as_array).cloned();
                 required.as_array_mut().unwrap().extend(more.unwrap_or_default());
             }
@@ -100,21 +101,22 @@ impl Reader {
 
     fn walk(&mut self, path: String, nodes: Vec<Node>, always: bool) {
         let nodes: Vec<Node> = nodes.into_iter().flat_map(|node| self.alternatives(node)).collect();
-        let place = self.places.entry(path.clone()).or_default();
-        place.always = always;
+        let position = self.positions.entry(path.clone()).or_default();
+        position.always = always;
         for node in &nodes {
             match &node.schema["type"] {
-                Value::String(name) => drop(place.types.insert(name.clone())),
+                Value::String(name) => drop(position.types.insert(name.clone())),
                 Value::Array(names) => {
-                    place.types.extend(names.iter().map(|name| name.as_str().unwrap().to_owned()));
+                    position.types.extend(names.iter().map(|name| name.as_str().unwrap().to_owned()));
                 }
                 _ if node.schema.get("const").is_some() || node.schema.get("enum").is_some() => {
-                    place.types.insert("string".to_owned());
+                    position.types.insert("string".to_owned());
                 }
-                _ => drop(place.types.insert("any".to_owned())),
+                _ => drop(position.types.insert("any".to_owned())),
             }
         }
-        let objects: Vec<&Node> = nodes.iter().filter(|node| node.schema.get("properties").is_some()).collect();
+        let objects: Vec<&Node> =
+            nodes.iter().filter(|node| node.schema.get("properties").is_some()).collect();
         let mut keys: BTreeMap<String, (Vec<Node>, usize)> = BTreeMap::new();
         for node in &objects {
             let required = node.schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
@@ -140,11 +142,11 @@ impl Reader {
 }
 
 /// Changes between two versions that a reader of the older one may notice.
-fn changes(old: &BTreeMap<String, Place>, new: &BTreeMap<String, Place>) -> BTreeSet<String> {
+fn changes(old: &BTreeMap<String, Position>, new: &BTreeMap<String, Position>) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for (path, was) in old {
         let Some(is) = new.get(path) else {
-            // What lies below something that is gone, is gone with it.
+            // If an object is gone, its keys are not listed.
             let parent = path.rfind(['.', '[', '{']).map(|end| &path[..end]);
             if parent.is_none_or(|parent| new.contains_key(parent)) {
                 found.insert(format!("{path} is gone"));
@@ -170,13 +172,15 @@ fn changes(old: &BTreeMap<String, Place>, new: &BTreeMap<String, Place>) -> BTre
 fn permitted() -> BTreeSet<String> {
     let text = read(&root().join("testdata/released/changes.txt"));
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let change = |line: &str| line.split_once(": ").unwrap_or_else(|| panic!("no reason: {line}")).0.to_owned();
+    let change =
+        |line: &str| line.split_once(": ").unwrap_or_else(|| panic!("no reason: {line}")).0.to_owned();
     lines.map(change).collect()
 }
 
 #[test]
 fn keys_types_and_options_of_the_last_release_are_still_there() {
-    let mut found = changes(&Reader::places(&released()), &Reader::places(&root().join("docs/formats")));
+    let mut found =
+        changes(&Reader::positions(&released()), &Reader::positions(&root().join("docs/formats")));
     let mut command = jitlat::command();
     command.build();
     for line in read(&released().join("options.txt")).lines().filter(|line| !line.starts_with('#')) {
@@ -211,23 +215,26 @@ fn keys_types_and_options_of_the_last_release_are_still_there() {
 
 #[test]
 fn what_readers_would_notice_is_found_and_what_is_added_is_not() {
-    let place = |types: &[&str], always| Place { types: types.iter().map(|&name| name.to_owned()).collect(), always };
-    let old: BTreeMap<String, Place> = [
-        ("s $", place(&["object"], true)),
-        ("s $.a", place(&["integer"], true)),
-        ("s $.b", place(&["number"], true)),
-        ("s $.c", place(&["object"], false)),
-        ("s $.c.d", place(&["string"], true)),
+    let position = |types: &[&str], always| Position {
+        types: types.iter().map(|&name| name.to_owned()).collect(),
+        always,
+    };
+    let old: BTreeMap<String, Position> = [
+        ("s $", position(&["object"], true)),
+        ("s $.a", position(&["integer"], true)),
+        ("s $.b", position(&["number"], true)),
+        ("s $.c", position(&["object"], false)),
+        ("s $.c.d", position(&["string"], true)),
     ]
-    .map(|(path, place)| (path.to_owned(), place))
+    .map(|(path, position)| (path.to_owned(), position))
     .into();
-    let new: BTreeMap<String, Place> = [
-        ("s $", place(&["object"], true)),
-        ("s $.a", place(&["integer", "null"], true)),
-        ("s $.b", place(&["integer"], false)),
-        ("s $.new", place(&["string"], true)),
+    let new: BTreeMap<String, Position> = [
+        ("s $", position(&["object"], true)),
+        ("s $.a", position(&["integer", "null"], true)),
+        ("s $.b", position(&["integer"], false)),
+        ("s $.new", position(&["string"], true)),
     ]
-    .map(|(path, place)| (path.to_owned(), place))
+    .map(|(path, position)| (path.to_owned(), position))
     .into();
     let found: Vec<String> = changes(&old, &new).into_iter().collect();
     assert_eq!(found, ["s $.a may now be null", "s $.b may now be absent", "s $.c is gone"]);
