@@ -17,6 +17,7 @@
 mod look;
 pub mod path;
 mod screen;
+mod selection;
 mod terminal;
 #[cfg(test)]
 mod tests;
@@ -25,8 +26,9 @@ mod viewing;
 pub use jitlat_core::live::LiveState;
 pub use look::Look;
 pub use screen::{ScreenState, draw};
+pub use selection::ViewerRequest;
 pub use terminal::{BoardObserver, View, ViewError};
-pub use viewing::{ViewTab, ViewerRequest, Viewing};
+pub use viewing::{ViewTab, Viewing};
 
 /// Compiles the example of the README.
 #[cfg(doctest)]

@@ -3,7 +3,8 @@
 use super::Board;
 use super::look::Look;
 use super::screen::{self, ScreenState};
-use super::viewing::{ViewTab, ViewerRequest, Viewing};
+use super::selection::ViewerRequest;
+use super::viewing::{ViewTab, Viewing};
 use jitlat_core::distribution::Precision;
 use jitlat_core::live::LivePhase;
 use jitlat_core::live::LiveState;

@@ -2,9 +2,10 @@
 
 use super::Board;
 use super::screen::targets::COLUMNS;
+use super::selection::{self, Pressed, ViewerRequest};
 use jitlat_core::SteadyTime;
 use jitlat_core::scalars::SCALARS;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::event::{KeyCode, KeyEvent};
 
 /// The pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,15 +46,6 @@ pub const KEYS: [(&str, &str); 12] = [
     ("Enter", "targets: open the selected one"),
     ("?", "this help"),
 ];
-
-/// Request of the user that does more than change the selection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ViewerRequest {
-    /// End the test, or the view of a saved one.
-    End,
-    /// Redraw the screen.
-    Redraw,
-}
 
 /// Selection of the user.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,37 +97,26 @@ impl Viewing {
     /// Returns the start and end of the displayed time range, in ns since the start of the selected test.
     pub fn window(&self, board: &Board, now: SteadyTime) -> [i64; 2] {
         let all = board.target(self.target).map_or(1_000_000_000, |state| state.end(now));
-        let span = self.span.unwrap_or(all).min(all);
-        let end = self.end.unwrap_or(all).clamp(span, all);
-        [end - span, end]
+        selection::window(self.span, self.end, all)
     }
 
     /// Handles a key; returns a request if the key does more than change the selection.
     pub fn key(&mut self, key: KeyEvent, board: &Board, now: SteadyTime) -> Option<ViewerRequest> {
-        if key.kind == KeyEventKind::Release {
-            return None;
-        }
-        if key.modifiers.contains(KeyModifiers::CONTROL) {
-            return match key.code {
-                KeyCode::Char('c') => Some(ViewerRequest::End),
-                KeyCode::Char('l') => Some(ViewerRequest::Redraw),
-                _ => None,
-            };
-        }
+        let key = match Pressed::of(key) {
+            Pressed::Key(key) => key,
+            Pressed::Request(request) => return Some(request),
+            Pressed::Nothing => return None,
+        };
         let tabs = Viewing::tabs(board.targets.len());
-        match key.code {
-            KeyCode::Char('q') => return Some(ViewerRequest::End),
+        match key {
             KeyCode::Char('?') | KeyCode::F(1) => self.help = !self.help,
             KeyCode::Esc if self.help => self.help = false,
             KeyCode::Esc => self.cursor = None,
             _ if self.help => self.help = false,
-            KeyCode::Tab => self.turn(tabs, 1),
-            KeyCode::BackTab => self.turn(tabs, tabs.len() - 1),
+            KeyCode::Tab => self.tab = selection::turned(tabs, self.tab, 1),
+            KeyCode::BackTab => self.tab = selection::turned(tabs, self.tab, tabs.len() - 1),
             KeyCode::Char('0') => (self.span, self.end) = (None, None),
-            KeyCode::Char(digit @ '1'..='9') => {
-                let k = digit as usize - '1' as usize;
-                self.tab = tabs.get(k).map_or(self.tab, |(tab, _)| *tab);
-            }
+            KeyCode::Char(digit @ '1'..='9') => self.tab = selection::numbered(tabs, self.tab, digit),
             KeyCode::Char('+' | '=') => self.zoom(board, now, true),
             KeyCode::Char('-') => self.zoom(board, now, false),
             KeyCode::Left => self.pass(board, now, -1),
@@ -154,11 +135,6 @@ impl Viewing {
             _ => {}
         }
         None
-    }
-
-    fn turn(&mut self, tabs: &[(ViewTab, &str)], by: usize) {
-        let at = tabs.iter().position(|(tab, _)| *tab == self.tab).unwrap_or(0);
-        self.tab = tabs[(at + by) % tabs.len()].0;
     }
 
     /// Zooms around the cursor if there is one, else around the end if it follows the current time, else around
@@ -185,10 +161,9 @@ impl Viewing {
 
     /// Scrolls by a quarter of the displayed time range.
     fn pass(&mut self, board: &Board, now: SteadyTime, way: i64) {
-        let [from, to] = self.window(board, now);
-        let all = board.target(self.target).map_or(to, |state| state.end(now));
-        let end = to + way * ((to - from) / 4).max(1);
-        self.end = (end < all).then(|| end.max(to - from));
+        let shown = self.window(board, now);
+        let all = board.target(self.target).map_or(shown[1], |state| state.end(now));
+        self.end = selection::scrolled(shown, all, way);
     }
 
     fn point(&mut self, way: i64) {

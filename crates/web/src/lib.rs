@@ -7,7 +7,7 @@
 //! * [`Identity`] – certificate of a server, from a file or self-made
 //! * [`post`] – sends a request, for notifications
 //! * `access` – authorisation of readers; `change` – authorisation to start tests, and protection against cross-site requests;
-//!   `forwarded` – clients of a proxy; `limits`, `connections` – limits of connections and requests; `guesses` – wrong tokens; `expensive` – a queue of its own and a
+//!   `forwarded` – clients of a proxy; `limits`, `connections` – limits of connections and requests; `guesses` – wrong tokens; `handshake` – signatures and dates in TLS; `expensive` – a queue of its own and a
 //!   cache for what takes long
 //!
 //! This crate is the only part of the program with an async runtime: one thread waits for connections, and a few read
@@ -45,6 +45,7 @@ mod events;
 mod expensive;
 mod forwarded;
 mod guesses;
+mod handshake;
 mod hosts;
 mod identity;
 mod limits;

@@ -31,7 +31,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
-use tracing::warn;
+use tracing::{error, warn};
 
 /// Measure many paths continuously, according to one file that all hosts share
 #[derive(Clone, Debug, Args)]
@@ -40,6 +40,8 @@ pub struct MonitorArgs {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Check the file, print every fault with line and column, and exit
+    ///
+    /// Files that it names for this host, or for that of --host, are checked, too: keys, certificates, authorities, tokens.
     #[arg(long)]
     check: bool,
     /// Print the timetable and the load of each host, and exit
@@ -131,6 +133,14 @@ pub fn run(args: &MonitorArgs) -> Result<ExitStatus> {
         warn!("{}: {shortfall}", args.file.display());
     }
     if args.check {
+        // Other files are on other hosts.
+        let faults = host
+            .or_else(|| runtime::this_host(&model))
+            .map(|host| runtime::check_files(&args.file, &model, host));
+        if let Some(faults) = faults.filter(|faults| !faults.is_empty()) {
+            faults.iter().for_each(|fault| error!("{}: {fault}", args.file.display()));
+            return Ok(ExitStatus::NotMeasured);
+        }
         terminal::print(&text::checked(&args.file, &model))?;
         return Ok(ExitStatus::Measured);
     }

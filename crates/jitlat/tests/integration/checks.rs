@@ -36,6 +36,30 @@ fn every_part_has_its_job_and_its_row() {
     }
 }
 
+/// Readers find each program of a release, its system, and how it was tested.
+#[test]
+fn every_program_of_a_release_is_in_the_pages() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_else(|e| panic!("{path}: {e}"));
+    let programs = read("packaging/programs");
+    let names = programs.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let names: BTreeSet<&str> = names.filter_map(|line| line.split_whitespace().next()).collect();
+    let releases = read("docs/releases.md");
+    let listed =
+        releases.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`')).map(|(name, _)| name);
+    let listed: BTreeSet<&str> =
+        listed.filter(|name| names.contains(name) || name.contains("-linux-")).collect();
+    let listed: BTreeSet<&str> = listed.into_iter().filter(|name| !name.contains("VERSION")).collect();
+    assert_eq!(listed, names, "the table of programs in docs/releases.md");
+    let installing = read("docs/guide/installing.md");
+    for name in names {
+        assert!(
+            installing.contains(&format!("`{name}`")),
+            "docs/guide/installing.md has no row with `{name}`"
+        );
+    }
+}
+
 /// Lists the files below a folder.
 fn files(folder: &Path) -> Vec<std::path::PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());

@@ -13,7 +13,12 @@ impl Server {
     /// Starts the servers `only` at `ip`, with ports chosen by the system except for `jitlat`, and waits until they
     /// listen.
     pub fn start(ip: &str, only: &str, arguments: &[&str]) -> Server {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_jitlat"));
+        Server::start_program(env!("CARGO_BIN_EXE_jitlat"), ip, only, arguments)
+    }
+
+    /// Does the same with another program, such as that of an earlier version.
+    pub fn start_program(program: &str, ip: &str, only: &str, arguments: &[&str]) -> Server {
+        let mut command = Command::new(program);
         command.args(["serve", "--bind", ip, "--only", only]).args(arguments);
         for protocol in only.split(',').filter(|protocol| *protocol != "jitlat") {
             command.args([&format!("--{protocol}-port"), "0"]);

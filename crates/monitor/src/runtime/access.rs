@@ -40,7 +40,8 @@ pub fn check_file(path: &Path, model: &Model) -> Result<()> {
     Ok(())
 }
 
-fn key(source: &KeySource, folder: &Path) -> Result<PresharedKey> {
+/// Reads a key.
+pub fn key(source: &KeySource, folder: &Path) -> Result<PresharedKey> {
     match source {
         KeySource::File(name) => {
             let path = folder.join(name);

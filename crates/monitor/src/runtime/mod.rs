@@ -31,6 +31,7 @@ mod error;
 #[cfg(test)]
 #[path = "../../tests/common/mod.rs"]
 mod fake;
+mod files;
 mod job;
 mod measure;
 mod on_demand;
@@ -47,6 +48,7 @@ pub use captures::CaptureSetup;
 pub use confine::MonitorConfinement;
 pub use equipment::{CaptureResult, Equipment, ServerKeys, TestSite};
 pub use error::{AnyError, MonitorError};
+pub use files::{check_files, this_host};
 pub use on_demand::DemandedTest;
 pub use run::{MonitorSettings, Requests, SlotCounts, load, named, run};
 pub use watch::ArchiveWatch;

@@ -13,8 +13,8 @@ pub use viewing::{PATH_KEYS, PathTab, PathViewing};
 
 use crate::look::Look;
 use crate::screen::{help, is_too_small, write};
+use crate::selection::ViewerRequest;
 use crate::terminal::{Drawing, LiveScreen, ViewError, lock};
-use crate::viewing::ViewerRequest;
 use jitlat_core::path_history::{FlowNumber, PathEvent, PathHistory};
 use jitlat_core::units::duration;
 use jitlat_core::{Dscp, Span, SteadyTime};

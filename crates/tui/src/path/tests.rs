@@ -2,7 +2,7 @@
 
 use super::{PATH_KEYS, PathBoard, PathScreenState, PathTab, PathViewing, draw};
 use crate::look::Look;
-use crate::viewing::ViewerRequest;
+use crate::selection::ViewerRequest;
 use jitlat_core::path::{Label, PathEnd, ProbeReply};
 use jitlat_core::path_history::{FlowNumber, PathEvent, PathHistory, Probe};
 use jitlat_core::{Dscp, Span, SteadyTime, WallTime};

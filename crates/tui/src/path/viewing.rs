@@ -1,9 +1,9 @@
 //! [`PathViewing`]: the user's selection, and the effects of keys, without input or output.
 
-use crate::viewing::ViewerRequest;
+use crate::selection::{self, Pressed, ViewerRequest};
 use jitlat_core::SteadyTime;
 use jitlat_core::path_history::PathHistory;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::event::{KeyCode, KeyEvent};
 
 /// The pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,36 +60,25 @@ const MIN_SPAN_NS: i64 = 1_000_000_000;
 impl PathViewing {
     /// Returns the start and end of the displayed time range, in ns since the first probe.
     pub fn window(&self, path: &PathHistory, now: SteadyTime) -> [i64; 2] {
-        let all = path.covered(now);
-        let span = self.span.unwrap_or(all).min(all);
-        let end = self.end.unwrap_or(all).clamp(span, all);
-        [end - span, end]
+        selection::window(self.span, self.end, path.covered(now))
     }
 
     /// Handles a key; returns a request if the key does more than change the selection.
     pub fn key(&mut self, key: KeyEvent, path: &PathHistory, now: SteadyTime) -> Option<ViewerRequest> {
-        if key.kind == KeyEventKind::Release {
-            return None;
-        }
-        if key.modifiers.contains(KeyModifiers::CONTROL) {
-            return match key.code {
-                KeyCode::Char('c') => Some(ViewerRequest::End),
-                KeyCode::Char('l') => Some(ViewerRequest::Redraw),
-                _ => None,
-            };
-        }
-        match key.code {
-            KeyCode::Char('q') => return Some(ViewerRequest::End),
+        let key = match Pressed::of(key) {
+            Pressed::Key(key) => key,
+            Pressed::Request(request) => return Some(request),
+            Pressed::Nothing => return None,
+        };
+        let tabs = &PathTab::ALL;
+        match key {
             KeyCode::Char('?') | KeyCode::F(1) => self.help = !self.help,
             _ if self.help => self.help = false,
-            KeyCode::Tab => self.turn(1),
-            KeyCode::BackTab => self.turn(PathTab::ALL.len() - 1),
+            KeyCode::Tab => self.tab = selection::turned(tabs, self.tab, 1),
+            KeyCode::BackTab => self.tab = selection::turned(tabs, self.tab, tabs.len() - 1),
             KeyCode::Char('0') => (self.span, self.end) = (None, None),
             KeyCode::End => self.end = None,
-            KeyCode::Char(digit @ '1'..='9') => {
-                let k = digit as usize - '1' as usize;
-                self.tab = PathTab::ALL.get(k).map_or(self.tab, |(tab, _)| *tab);
-            }
+            KeyCode::Char(digit @ '1'..='9') => self.tab = selection::numbered(tabs, self.tab, digit),
             KeyCode::Char('n') => self.addresses = !self.addresses,
             KeyCode::Char('+' | '=') => self.zoom(path, now, true),
             KeyCode::Char('-') => self.zoom(path, now, false),
@@ -102,11 +91,6 @@ impl PathViewing {
             _ => {}
         }
         None
-    }
-
-    fn turn(&mut self, by: usize) {
-        let at = PathTab::ALL.iter().position(|(tab, _)| *tab == self.tab).unwrap_or(0);
-        self.tab = PathTab::ALL[(at + by) % PathTab::ALL.len()].0;
     }
 
     fn choose(&mut self, path: &PathHistory, by: i64) {
@@ -124,8 +108,6 @@ impl PathViewing {
 
     /// Scrolls by a quarter of the displayed time range.
     fn pass(&mut self, path: &PathHistory, now: SteadyTime, direction: i64) {
-        let [from, to] = self.window(path, now);
-        let end = to + direction * ((to - from) / 4).max(1);
-        self.end = (end < path.covered(now)).then(|| end.max(to - from));
+        self.end = selection::scrolled(self.window(path, now), path.covered(now), direction);
     }
 }

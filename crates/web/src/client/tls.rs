@@ -2,10 +2,10 @@
 //! certificate.
 
 use super::{ByteStream, PostError};
+use crate::handshake::{HandshakeSignatures, WrongDates};
 use crate::identity::{Fingerprint, Identity};
 use rustls::client::WantsClientCert;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{
@@ -52,8 +52,7 @@ impl Trusted {
     /// Trusts only the certificate with this fingerprint, whatever its names and dates. `own` is shown to a server that asks for a
     /// certificate.
     pub(crate) fn pinned(pin: Fingerprint, own: Option<&Identity>) -> Result<Trusted, PostError> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let verifier = Arc::new(PinVerifier { pin, provider });
+        let verifier = Arc::new(PinVerifier { pin, signatures: HandshakeSignatures::new() });
         Trusted::with(|builder| builder.dangerous().with_custom_certificate_verifier(verifier), own)
     }
 
@@ -115,7 +114,7 @@ struct OtherCertificate {
 #[derive(Debug)]
 struct PinVerifier {
     pin: Fingerprint,
-    provider: Arc<CryptoProvider>,
+    signatures: HandshakeSignatures,
 }
 
 impl ServerCertVerifier for PinVerifier {
@@ -141,7 +140,7 @@ impl ServerCertVerifier for PinVerifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
+        self.signatures.verify_tls12(message, certificate, signed)
     }
 
     fn verify_tls13_signature(
@@ -150,11 +149,11 @@ impl ServerCertVerifier for PinVerifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
+        self.signatures.verify_tls13(message, certificate, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+        self.signatures.schemes()
     }
 }
 
@@ -163,10 +162,10 @@ fn why(error: &io::Error) -> String {
     let inner = error.get_ref().and_then(|e| e.downcast_ref::<Error>());
     match inner {
         Some(Error::InvalidCertificate(problem)) => match problem {
-            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            _ if WrongDates::of(problem) == Some(WrongDates::Expired) => {
                 "its certificate has expired".to_owned()
             }
-            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            _ if WrongDates::of(problem) == Some(WrongDates::NotYetValid) => {
                 "its certificate is not valid yet: check this host's clock".to_owned()
             }
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {

@@ -5,10 +5,10 @@
 
 use super::HostProof;
 use crate::client::authorities;
+use crate::handshake::{HandshakeSignatures, WrongDates};
 use crate::identity::{Fingerprint, IdentityError};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::client::verify_server_name;
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
@@ -93,10 +93,12 @@ impl HostCertificates {
     /// only certificates of the authorities that the request names, so an authority without certificates is named, and browsers ask
     /// their users nothing.
     pub fn verifier(&self, pages: bool) -> Arc<dyn ClientCertVerifier> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
         let subjects = self.authorities.iter().flat_map(|authorities| authorities.0.subjects());
         let nobody = pages.then(|| DistinguishedName::in_sequence(NOBODY));
-        Arc::new(AnyCertificate { provider, hints: subjects.chain(nobody).collect() })
+        Arc::new(AnyCertificate {
+            signatures: HandshakeSignatures::new(),
+            hints: subjects.chain(nobody).collect(),
+        })
     }
 
     /// Returns the host to which the first certificate in `chain` belongs, at the time `now`.
@@ -117,7 +119,7 @@ impl HostCertificates {
             let checked =
                 itself.add(own.clone().into_owned()).map(|()| check(&Arc::new(itself), own, &[], now));
             return match checked.unwrap_or(Err(Error::General(String::new()))) {
-                Err(Error::InvalidCertificate(problem)) if is_about_dates(&problem) => {
+                Err(Error::InvalidCertificate(problem)) if WrongDates::of(&problem).is_some() => {
                     Err(format!("the certificate {fingerprint} of {host} {}", described(&problem)))
                 }
                 _ => Ok(host.clone()),
@@ -177,23 +179,15 @@ fn check(
     verifier.verify_client_cert(own, others, now).map(drop)
 }
 
-fn is_about_dates(problem: &CertificateError) -> bool {
-    use CertificateError as E;
-    matches!(problem, E::Expired | E::ExpiredContext { .. } | E::NotValidYet | E::NotValidYetContext { .. })
-}
-
 fn is_unknown(problem: &CertificateError) -> bool {
     matches!(problem, CertificateError::UnknownIssuer | CertificateError::BadSignature)
 }
 
 fn described(problem: &CertificateError) -> String {
-    use CertificateError as E;
-    match problem {
-        E::Expired | E::ExpiredContext { .. } => "has expired".to_owned(),
-        E::NotValidYet | E::NotValidYetContext { .. } => {
-            "is not valid yet: check the clocks of both hosts".to_owned()
-        }
-        other => format!("is refused: {other}"),
+    match WrongDates::of(problem) {
+        Some(WrongDates::Expired) => "has expired".to_owned(),
+        Some(WrongDates::NotYetValid) => "is not valid yet: check the clocks of both hosts".to_owned(),
+        None => format!("is refused: {problem}"),
     }
 }
 
@@ -203,7 +197,7 @@ const NOBODY: &[u8] = b"\x31\x0f\x30\x0d\x06\x03\x55\x04\x03\x0c\x06jitlat";
 /// Requests a certificate. Accepts every certificate whose private key the client has, and clients without a certificate.
 #[derive(Debug)]
 struct AnyCertificate {
-    provider: Arc<CryptoProvider>,
+    signatures: HandshakeSignatures,
     hints: Vec<DistinguishedName>,
 }
 
@@ -231,7 +225,7 @@ impl ClientCertVerifier for AnyCertificate {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
+        self.signatures.verify_tls12(message, certificate, signed)
     }
 
     fn verify_tls13_signature(
@@ -240,11 +234,11 @@ impl ClientCertVerifier for AnyCertificate {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
+        self.signatures.verify_tls13(message, certificate, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+        self.signatures.schemes()
     }
 }
 

@@ -122,12 +122,17 @@ impl PushState {
         match certified {
             // A token in addition to a certificate may be stolen from another host.
             Some(_) if has_token => Err(WrongProof(
-                "token for pushes, in addition to a certificate",
+                "token for pushes, in addition to a certificate".to_owned(),
                 Arc::from("a host has a token or a certificate, and this request has both"),
             )),
-            Some(Certified(Err(why))) => Err(WrongProof("certificate for pushes", why.clone())),
+            // The reason contains the fingerprint, and no secret.
+            Some(Certified(Err(why))) => {
+                Err(WrongProof(format!("certificate for pushes: {why}"), why.clone()))
+            }
             Some(Certified(Ok(host))) => Ok(PushingHost(host.clone())),
-            None => self.of_token(headers).ok_or_else(|| WrongProof("token for pushes", Arc::from(NO_HOST))),
+            None => self
+                .of_token(headers)
+                .ok_or_else(|| WrongProof("token for pushes".to_owned(), Arc::from(NO_HOST))),
         }
     }
 
@@ -149,8 +154,8 @@ impl PushState {
 /// Reason for the refusal of a request without the token of a host.
 const NO_HOST: &str = "this collector has no host with this token: both hosts need the same file and keys";
 
-/// Wrong token or certificate: its name in the log, and the reason that is sent to the client.
-struct WrongProof(&'static str, Arc<str>);
+/// Wrong token or certificate: description in the log, and the reason that is sent to the client.
+struct WrongProof(String, Arc<str>);
 
 /// Builds the router of pushes.
 pub fn router(push: &Arc<PushState>) -> Router {
@@ -181,7 +186,7 @@ async fn guard(
                 let why = "wrong tokens or certificates came from this address";
                 return with_wait(failed(StatusCode::TOO_MANY_REQUESTS, why, None), Some(seconds));
             }
-            push.guesses.failed(from, what).await;
+            push.guesses.failed(from, &what).await;
             let mut response = failed(StatusCode::UNAUTHORIZED, &why, None);
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             return response;
