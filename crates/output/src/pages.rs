@@ -1,6 +1,6 @@
 //! Reports that are drawn: pages, pictures, and histograms for plotting tools.
 
-use crate::report::{AnalysedStream, PROGRAM, command_line};
+use crate::report::{AnalysedStream, PROGRAM, public_command_line};
 use jitlat_report::figure::Trace;
 use jitlat_report::html::{self, ReportPart};
 use jitlat_report::{FirstScreen, Section};
@@ -52,7 +52,7 @@ fn reported<T>(
         section,
         parts: &runs.iter().zip(&traces).map(part).collect::<Vec<_>>(),
         corrected: runs.iter().any(|run| run.corrected),
-        command: Some(&command_line(std::env::args_os())),
+        command: Some(&public_command_line(std::env::args_os())),
         program: PROGRAM,
         written: Some(jitlat_net::clock::wall()),
     })

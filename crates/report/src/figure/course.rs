@@ -3,7 +3,7 @@
 use super::series::{drawn, extent};
 use super::{Axis, AxisUnit, Figure, Mark, MarkSeries, Tone, Trace, group_thousands, measured_of_several};
 use jitlat_core::spec::Direction;
-use jitlat_core::summary::Summary;
+use jitlat_core::summary::{Summary, TrendVerdict};
 
 /// Maximum number of streams in a figure; more cannot be distinguished.
 const MAX_STREAMS: usize = 7;
@@ -58,6 +58,9 @@ pub fn delay_over_time(streams: &[DrawnStream<'_>]) -> Option<Figure> {
         let tone = if known.len() == 1 { Tone::Harm } else { tone };
         series.push(MarkSeries::new(name, tone, Mark::Rug { stretches }));
     }
+    if let [only] = known {
+        series.extend(trend(only, relative, [from, to]));
+    }
     let margin = (high - low).max(1.0) * 0.04;
     let round_trip = known.iter().all(|s| s.summary.is_round_trip());
     let quantity = match (round_trip, relative) {
@@ -98,6 +101,16 @@ pub fn delay_over_time(streams: &[DrawnStream<'_>]) -> Option<Figure> {
         overflow: None,
         notes,
     })
+}
+
+/// Returns the trend of a stream as a line, if it has a significant one that is not a step of a clock.
+fn trend(of: &DrawnStream<'_>, relative: bool, ends: [f64; 2]) -> Option<MarkSeries> {
+    let summary = of.summary;
+    summary.trend.as_ref().filter(|trend| trend.verdict != TrendVerdict::None)?;
+    let fit = summary.regression_arrival.as_ref().filter(|_| of.trace.stepless.is_none())?;
+    let minus = of.minus.filter(|_| !relative).or(summary.latency.min)? as f64;
+    let points = ends.map(|x| (x, fit.b + fit.m * x - minus)).to_vec();
+    Some(MarkSeries::new("trend", Tone::Fit, Mark::Line { points, dashed: true }))
 }
 
 /// Start of each stream, in ns after the earliest start; zero for all streams unless they are the two directions of one

@@ -42,6 +42,7 @@ pub use passive::{
     FigureRange, MarkedPeriod, PassiveRun, PassiveTrace, PeriodError, of_captures, of_passive,
 };
 pub use run::DrawnRun;
+pub use series::BURSTINESS;
 pub use sweep::{CellPackets, Sweep, of_sweep};
 pub use tcp::{ConnectionTrace, TcpTrace, of_tcp};
 pub use trace::Trace;

@@ -4,6 +4,8 @@ use super::trace::Cloud;
 use super::{Axis, AxisUnit, DrawnRun, Figure, Mark, MarkSeries, Tone, group_thousands, value_label};
 use jitlat_core::summary::{Dejitter, TrendVerdict};
 
+/// Name of the figure of delay over arrival time.
+pub const BURSTINESS: &str = "burstiness";
 /// Number of columns of cells in a drawn density: finer than visible, coarse enough for a small file.
 const COLUMNS: usize = 256;
 const ROWS: usize = 150;
@@ -54,7 +56,7 @@ pub fn burstiness(run: &DrawnRun<'_>) -> Option<Figure> {
     let DelayByArrival { cloud, how, correction, losses, packets: [first, last], x, y } =
         DelayByArrival::of(run)?;
     let mut figure = Figure {
-        id: "burstiness".into(),
+        id: BURSTINESS.into(),
         title: run.titled("Delay over arrival time, with its trend"),
         subtitle: format!("n = {} packets{how}", group_thousands(&n.to_string())),
         measured: String::new(),
@@ -69,11 +71,12 @@ pub fn burstiness(run: &DrawnRun<'_>) -> Option<Figure> {
         overflow: None,
         notes: Vec::new(),
     };
+    let mut slopes = Vec::new();
     if let Some(fit) = &summary.regression_arrival {
         let at = |x: f64| (x, fit.b + fit.m * x - correction);
         let points = vec![at(first), at(last)];
-        let name = format!("least squares, m = {}", slope(fit.m));
-        figure.series.push(MarkSeries::new(name, Tone::Fit, Mark::Line { points, dashed: true }));
+        slopes.push(format!("least squares, m = {}", slope(fit.m)));
+        figure.series.push(MarkSeries::new("trend", Tone::Fit, Mark::Line { points, dashed: true }));
     }
     if let Some(hull) = &summary.skew_hull {
         let end = (last - first).max(1.0);
@@ -83,8 +86,8 @@ pub fn burstiness(run: &DrawnRun<'_>) -> Option<Figure> {
         };
         if let (Some(a), Some(b)) = (at(0.0), at(end)) {
             let mark = Mark::Line { points: vec![a, b], dashed: false };
-            let name = format!("line below all packets, {}", slope(hull.alpha));
-            figure.series.push(MarkSeries::new(name, Tone::Bound, mark));
+            slopes.push(format!("line below all packets, {}", slope(hull.alpha)));
+            figure.series.push(MarkSeries::new("below all packets", Tone::Bound, mark));
         }
     }
     if !losses.is_empty() {
@@ -97,6 +100,9 @@ pub fn burstiness(run: &DrawnRun<'_>) -> Option<Figure> {
     }
     if let Some(trend) = &summary.trend {
         figure.notes.push(format!("Trend: {}.", verdict_words(trend.verdict)));
+    }
+    if !slopes.is_empty() {
+        figure.notes.push(format!("Slopes: {}.", slopes.join("; ")));
     }
     Some(figure)
 }

@@ -60,11 +60,16 @@ pub fn page_in(report: &HtmlReport<'_>, frame: &PageFrame<'_>) -> String {
 fn framed(report: &HtmlReport<'_>, frame: Option<&PageFrame<'_>>) -> String {
     let alone = report.parts.len() == 1;
     let directions = are_directions(report.parts);
-    let groups = groups(report, directions);
     let screen = answer(report);
     // An instrument with figures replaces the figure of delay over time.
     let drawn = report.section.is_some_and(|section| !section.figures.is_empty());
     let course = if drawn { None } else { course(report.parts) };
+    let mut groups = groups(report, directions);
+    if alone && course.is_some() {
+        // The first figure has the same packets.
+        groups.iter_mut().for_each(|group| group.figures.retain(|figure| figure.id != figure::BURSTINESS));
+        groups.retain(|group| !group.figures.is_empty());
+    }
 
     let title = title(report);
     let what = what(report);

@@ -233,9 +233,8 @@ const HEADINGS: [&str; 8] = [
 ];
 
 /// Drawings of every report.
-const DRAWINGS: [&str; 9] = [
+const DRAWINGS: [&str; 8] = [
     "delay-over-time",
-    "burstiness",
     "send-error-course",
     "jitter",
     "latency",
