@@ -11,7 +11,7 @@
 //!   [`tcp`], [`rtp`] – captured traffic
 //! * [`programs`] – command lines and outputs of other programs
 //! * [`monitor`] – many paths, continuously; [`mod@watch`] – the same without a file
-//! * [`mod@web`] – the page of an archive
+//! * [`mod@web`] – the page of an archive; [`mod@browser`] – the page from which browsers measure
 //! * [`first_steps`] – the output without arguments
 //! * [`live`] – options of the full-screen view
 //! * [`without`] – stand-ins for modules that a build leaves out
@@ -34,6 +34,8 @@
 mod analyze;
 #[cfg(feature = "archive")]
 mod archive;
+#[cfg(feature = "browser")]
+mod browser;
 mod capture;
 mod check;
 mod collect;
@@ -84,6 +86,8 @@ mod without;
 
 #[cfg(not(feature = "archive"))]
 use without::archive;
+#[cfg(not(feature = "browser"))]
+use without::browser;
 #[cfg(not(feature = "live"))]
 use without::live;
 #[cfg(not(feature = "manual"))]
