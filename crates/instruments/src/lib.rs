@@ -8,6 +8,7 @@
 //! * [`path`] – routers on the path, and their treatment of packets
 //! * [`load`] – any of these during background traffic sent by jitlat itself
 //! * [`rpm`] – responsiveness under load against standard HTTPS servers
+//! * `browser`, a feature – a page from which browsers measure
 //! * [`doctor`] – noise that this host adds to every figure
 //! * [`sweep`] – a test under every combination of some conditions
 //! * [`serve`] – answers tests from other hosts; [`access`] – access rules and keys of its services
@@ -48,6 +49,8 @@
 pub mod access;
 pub mod analysis;
 pub mod arguments;
+#[cfg(feature = "browser")]
+pub mod browser;
 pub mod demo;
 pub mod doctor;
 pub mod error;

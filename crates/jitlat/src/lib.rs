@@ -12,7 +12,7 @@
 //! * `states` – saved states of analyses
 //! * [`programs`] – command lines and outputs of other programs
 //! * [`monitor`] – many paths, continuously; [`mod@watch`] – the same without a file
-//! * [`mod@web`] – the page of an archive
+//! * [`mod@web`] – the page of an archive; [`mod@browser`] – the page from which browsers measure
 //! * [`first_steps`] – the output without arguments
 //! * [`live`] – options of the full-screen view
 //! * [`without`] – stand-ins for modules that a build leaves out
@@ -35,6 +35,8 @@
 mod analyze;
 #[cfg(feature = "archive")]
 mod archive;
+#[cfg(feature = "browser")]
+mod browser;
 mod capture;
 mod check;
 mod collect;
@@ -88,6 +90,8 @@ mod without;
 
 #[cfg(not(feature = "archive"))]
 use without::archive;
+#[cfg(not(feature = "browser"))]
+use without::browser;
 #[cfg(not(feature = "live"))]
 use without::live;
 #[cfg(not(feature = "manual"))]

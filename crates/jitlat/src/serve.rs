@@ -1,5 +1,6 @@
 //! `jitlat serve`: answers tests from other hosts.
 
+use crate::browser::BrowserArgs;
 use crate::confinement::ConfinementArgs;
 use crate::exit::ExitStatus;
 use crate::interrupt::Signals;
@@ -23,7 +24,7 @@ use jitlat_instruments::serve::{
 };
 use jitlat_net::capture::interface::InterfaceSettings;
 use jitlat_net::clock::host_name;
-use jitlat_net::confine::{Confinement, Confining};
+use jitlat_net::confine::{CallSet, Confinement, Confining};
 use jitlat_net::discovery::Announcer;
 use jitlat_net::pace::Pacing;
 use jitlat_net::resolve::reachable_at;
@@ -32,11 +33,11 @@ use jitlat_output::terminal;
 use jitlat_proto::digest;
 use jitlat_proto::jitlat::{PresharedKeys, ServerLimits};
 use jitlat_proto::policy::file::PolicyFile;
-use jitlat_proto::policy::{self, DIGESTS, ONE_WAY, PUBLIC_SERVICES, PublicServer, RPM};
+use jitlat_proto::policy::{self, DIGESTS, ONE_WAY, PUBLIC_SERVICES, PublicServer, RPM, WEB};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tracing::{info, warn};
 
 #[derive(Clone, Debug, Args)]
@@ -74,6 +75,8 @@ pub struct ServeArgs {
     #[command(flatten)]
     pub rpm: RpmServeArgs,
     #[command(flatten)]
+    pub browser: BrowserArgs,
+    #[command(flatten)]
     pub limits: LimitArgs,
     #[command(flatten)]
     pub confinement: ConfinementArgs,
@@ -108,6 +111,7 @@ const NOT_PUBLIC: &[&str] = &[
     "max_digest_rate",
     "late_packets",
     "rpm",
+    "web",
     "max_reflect_rate",
     "max_reflect_bandwidth",
     "no_classic",
@@ -414,6 +418,7 @@ impl ServeArgs {
         let ips = if self.bind.is_empty() { every_address() } else { bound.collect() };
         let mut reflectors = protocols.reflectors(&access.key_files)?;
         reflectors.extend(self.rpm.reflector(&ips)?);
+        reflectors.extend(self.browser.reflector()?);
         Ok(Serve {
             ips,
             one_way: Some(one_way).filter(|_| protocols.wants(ONE_WAY)),
@@ -448,7 +453,8 @@ impl ServeArgs {
         let named = reflect.protocols.only.iter().filter_map(|name| service(name).ok());
         let captures = (!self.digests.capture.is_empty()).then_some(DIGESTS);
         let rpm = self.rpm.is_wanted().then_some(RPM);
-        named.chain(captures).chain(rpm).for_each(|service| policy.service(service).off = false);
+        let web = self.browser.is_wanted().then_some(WEB);
+        named.chain(captures).chain(rpm).chain(web).for_each(|service| policy.service(service).off = false);
         policy.service(DIGESTS).open |= self.digests.capture_without_key;
     }
 }
@@ -485,6 +491,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
         let wants = |service| match service {
             DIGESTS => !args.digests.capture.is_empty(),
             RPM => args.rpm.is_wanted(),
+            WEB => args.browser.is_wanted(),
             policy::TEST_PORT => args.reflect.protocols.wants(ONE_WAY),
             _ => args.reflect.protocols.wants(service),
         };
@@ -499,10 +506,13 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
     let mut serve = args.settings(access)?;
     // Without keys SIGHUP stops the server, as it does other commands whose terminal is closed.
     let signals = if reloadable.is_empty() { Signals::to_stop()? } else { Signals::to_stop_or_reload()? };
-    let folders = reflect.late_packets.iter().cloned().collect();
+    let browser = &args.browser;
+    let folders = reflect.late_packets.iter().cloned().chain(browser.archive().map(Path::to_owned)).collect();
+    let calls = if browser.archive().is_some() { CallSet::Monitor } else { CallSet::default() };
     let capabilities = serve.capabilities(args.realtime.is_some());
-    let confinement = Confinement { capabilities, folders, ..Confinement::default() };
+    let confinement = Confinement { capabilities, folders, calls, ..Confinement::default() };
     let confining = args.confinement.begin(confinement)?;
+    browser.check_archive()?;
     let keep = folder.map(TestFolder::start).transpose()?;
     serve.one_way_packets = keep.as_ref().map(|(packets, _)| packets.clone());
     let serving = serve.start()?;
@@ -528,6 +538,9 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
     lines += &hints;
     for (name, address) in serving.reflected() {
         lines += &format!("jitlat serve: answering {name} on {address}\n");
+        if *name == BROWSERS {
+            lines += &pages(*address, args.browser.is_secure());
+        }
     }
     if !serving.withheld().is_empty() {
         let list = serving.withheld().join(", ");
@@ -613,6 +626,16 @@ fn hint(at: SocketAddr, is_named: impl Fn(IpAddr) -> bool) -> String {
     };
     let line = |ip| format!("jitlat serve: on the other host: jitlat {}\n", host(ip));
     reachable_at(at.ip()).into_iter().filter(|ip| is_named(*ip)).map(line).collect()
+}
+
+/// Name of the page for browsers in the list of what is answered.
+const BROWSERS: &str = "browsers";
+
+/// Returns the addresses that a browser on another host opens, one line for each address of the listener at `at`.
+fn pages(at: SocketAddr, is_secure: bool) -> String {
+    let scheme = if is_secure { "https" } else { "http" };
+    let line = |ip| format!("jitlat serve: in a browser: {scheme}://{}/\n", SocketAddr::new(ip, at.port()));
+    reachable_at(at.ip()).into_iter().map(line).collect()
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 //! * [`digest`] – digests of packets captured on other hosts
 //! * [`client`], [`server`] – the drivers of the two sides of a one-way test
 //! * `rpm`, a feature – responsiveness under load over HTTP/2: client and server
+//! * `browser`, a feature – a page from which browsers measure round trips
 //! * [`resolve`] – addresses of hosts and interfaces
 //! * [`names`] – names of addresses, by DNS
 //! * [`discovery`] – servers on the local link, by multicast DNS
@@ -68,6 +69,8 @@ mod accept;
 pub mod adapter_clock;
 mod android;
 mod audit;
+#[cfg(feature = "browser")]
+pub mod browser;
 pub mod capture;
 pub mod client;
 pub mod clock;

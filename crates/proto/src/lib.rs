@@ -10,7 +10,7 @@
 //! * [`twoway`] – code shared by all two-way protocols
 //! * [`stamp`], [`twamp`], [`irtt`], [`ipsla`], [`lamp`], [`echo`], [`reqresp`] – the two-way protocols;
 //!   [`wsmp`] – messages that may carry LaMP
-//! * [`rpm`] – responsiveness under working conditions, over HTTP/2
+//! * [`rpm`] – responsiveness under working conditions, over HTTP/2; [`browser`] – round trips that a browser measures over a WebSocket
 //! * [`discovery`] – servers on the local link, by multicast DNS; [`names`] – names of addresses, by DNS
 //! * [`owamp`] – the standard one-way protocol; [`amp`] – code that it shares with TWAMP
 //! * [`jitlat`] – the one-way protocol: control conversation (two dialects) and test stream
@@ -54,6 +54,7 @@
 pub mod access;
 pub mod accounts;
 pub mod amp;
+pub mod browser;
 pub mod channel;
 pub mod digest;
 pub mod discovery;

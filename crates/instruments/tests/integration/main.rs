@@ -9,3 +9,6 @@ mod odd_captures;
 mod passive;
 mod refused;
 mod rules;
+#[cfg(feature = "browser")]
+#[path = "../websocket/mod.rs"]
+mod websocket;

@@ -12,7 +12,7 @@ use jitlat_proto::digest::{DigestError, DigestRefusal, Listen};
 use jitlat_proto::jitlat::{PresharedKey, PresharedKeys};
 use jitlat_proto::policy::{
     DIGESTS, IPSLA, IRTT, LAMP, ONE_WAY, OWAMP, Quota, RPM, SERVICES, STAMP, Scope, Service, ServiceRules,
-    TCP, TEST_PORT, TWAMP,
+    TCP, TEST_PORT, TWAMP, WEB,
 };
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -28,15 +28,15 @@ struct Rule {
 
 const NOBODY: &str = "192.0.2.0/24";
 const LOCALHOST: &str = "127.0.0.0/8";
-const WITH_RATES: &[Service] = &[ONE_WAY, STAMP, TWAMP, OWAMP, LAMP, IRTT, IPSLA, TCP, RPM];
-const WITH_CONNECTIONS: &[Service] = &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, TCP, DIGESTS, RPM];
+const WITH_RATES: &[Service] = &[ONE_WAY, STAMP, TWAMP, OWAMP, LAMP, IRTT, IPSLA, TCP, RPM, WEB];
+const WITH_CONNECTIONS: &[Service] = &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, TCP, DIGESTS, RPM, WEB];
 /// Services with sessions. STAMP has sessions as well, but answers clients without a session, too, without
 /// counting.
-const WITH_SESSIONS: &[Service] = &[ONE_WAY, TWAMP, OWAMP, LAMP, IRTT, IPSLA, DIGESTS];
-const WITH_DURATION: &[Service] = &[ONE_WAY, TWAMP, OWAMP, IRTT, IPSLA, TCP, DIGESTS, RPM];
+const WITH_SESSIONS: &[Service] = &[ONE_WAY, TWAMP, OWAMP, LAMP, IRTT, IPSLA, DIGESTS, WEB];
+const WITH_DURATION: &[Service] = &[ONE_WAY, TWAMP, OWAMP, IRTT, IPSLA, TCP, DIGESTS, RPM, WEB];
 /// The test port is not in lists of rules about a whole client, because the one-way test that leads to it is
 /// refused first.
-const ALSO_BEFORE_THE_TEST_PORT: &[Service] = &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, LAMP, IRTT, IPSLA, DIGESTS];
+const ALSO_BEFORE_THE_TEST_PORT: &[Service] = &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, LAMP, IRTT, IPSLA, DIGESTS, WEB];
 
 fn quota(policy: &mut Policy, service: Service, scope: Scope) -> &mut Quota {
     match scope {
@@ -113,7 +113,7 @@ fn rules() -> Vec<Rule> {
         },
         Rule { name: "off", holds: SERVICES, set: |p, service| p.service(service).off = true },
     ];
-    let metered: &[Service] = &[STAMP, TWAMP, OWAMP, LAMP, IRTT, IPSLA, TCP, RPM];
+    let metered: &[Service] = &[STAMP, TWAMP, OWAMP, LAMP, IRTT, IPSLA, TCP, RPM, WEB];
     let connections = WITH_CONNECTIONS;
     let all = [
         quotas!("packets", packets = 1, of_a_service: WITH_RATES, of_all: metered),
@@ -122,7 +122,7 @@ fn rules() -> Vec<Rule> {
         quotas!("sessions", sessions = 0, of_a_service: WITH_SESSIONS, of_all: ALSO_BEFORE_THE_TEST_PORT),
         quotas!("memory", memory = 1, of_a_service: WITH_SESSIONS, of_all: ALSO_BEFORE_THE_TEST_PORT),
         quotas!("duration", duration = Span(1), of_a_service: WITH_DURATION,
-            of_all: &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, IRTT, IPSLA, TCP, DIGESTS, RPM]),
+            of_all: &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, IRTT, IPSLA, TCP, DIGESTS, RPM, WEB]),
     ];
     networks.into_iter().chain(all.into_iter().flatten()).collect()
 }
@@ -158,7 +158,10 @@ fn host(ip: Ipv4Addr, service: Service, policy: Policy, elsewhere: bool) -> Serv
             (_, true) => Some(one_way(Some(key()).into())),
             _ => None,
         },
-        reflectors: reflectors.unwrap_or_else(|| responsiveness::server(service)),
+        reflectors: reflectors.unwrap_or_else(|| match service {
+            WEB => browser::server(),
+            _ => responsiveness::server(service),
+        }),
         policy,
         priority: None,
         one_way_packets: None,
@@ -196,6 +199,7 @@ fn served(service: Service, serve: &Serve) -> bool {
             )
         }),
         RPM => reflected.first().is_some_and(|(_, at)| responsiveness::is_served(&at.to_string())),
+        WEB => reflected.first().is_some_and(|(_, at)| browser::is_served(*at)),
         OWAMP => reflected.first().is_some_and(|(_, at)| owamp(&host, at.port())),
         _ => {
             let protocol = PingProtocol::named(service);
@@ -295,9 +299,91 @@ mod responsiveness {
     }
 }
 
+/// Server of the page for browsers, and a client that measures like a browser.
+#[cfg(feature = "browser")]
+mod browser {
+    use super::PACKETS;
+    use crate::websocket;
+    use jitlat_instruments::browser::{BrowserResult, BrowserResults, BrowserServer};
+    use jitlat_instruments::serve::Reflector;
+    use std::net::{SocketAddr, TcpStream};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    /// Names the number of answers in the report.
+    #[derive(Debug)]
+    struct Count;
+
+    impl BrowserResults for Count {
+        fn report(&self, result: BrowserResult) -> Result<String, String> {
+            Ok(format!("{} answers", result.records.len()))
+        }
+    }
+
+    pub fn server() -> Vec<Box<dyn Reflector>> {
+        vec![Box::new(BrowserServer { port: 0, certificate: None, results: Arc::new(Count) })]
+    }
+
+    /// Runs a test as the page of `origin`.
+    pub fn measure(at: SocketAddr, origin: &str) -> tungstenite::Result<(u64, String)> {
+        let socket = websocket::open(TcpStream::connect(at)?, at, origin)?;
+        websocket::measure(socket, PACKETS, Duration::from_secs(1))
+    }
+
+    /// True if a client gets at least half of its answers, and a report.
+    pub fn is_served(at: SocketAddr) -> bool {
+        let measured = measure(at, &format!("http://{at}"));
+        measured.is_ok_and(|(answers, report)| answers >= PACKETS / 2 && report.contains("/report/"))
+    }
+}
+
+/// Stand-in for builds without the page.
+#[cfg(not(feature = "browser"))]
+mod browser {
+    pub fn server() -> Vec<Box<dyn jitlat_instruments::serve::Reflector>> {
+        Vec::new()
+    }
+
+    pub fn is_served(_: std::net::SocketAddr) -> bool {
+        false
+    }
+}
+
+#[cfg(feature = "browser")]
+#[test]
+fn a_browser_gets_its_report_but_not_as_the_visitor_of_another_site() {
+    use std::io::{Read, Write};
+    let host = host(Ipv4Addr::LOCALHOST, WEB, Policy::default(), false);
+    let serving = host.start().unwrap();
+    let at = serving.reflected()[0].1;
+    let (_, report) = browser::measure(at, &format!("http://{at}")).unwrap();
+    let path = report.split('"').find(|part| part.starts_with("/report/")).unwrap();
+    let get = |path: &str| {
+        let mut stream = std::net::TcpStream::connect(at).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let answer = get(path);
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("20 answers"), "{answer}");
+    assert!(get("/report/0").starts_with("HTTP/1.1 404"));
+    assert!(get("/").contains("content-security-policy: default-src 'none'; style-src 'self'"));
+    for other in ["http://example.net", "null", "http://127.0.0.1:1", ""] {
+        let refused = browser::measure(at, other).unwrap_err();
+        let is_forbidden = matches!(&refused, tungstenite::Error::Http(answer) if answer.status() == 403);
+        assert!(is_forbidden, "{other}: {refused}");
+    }
+}
+
 /// Services of this build.
 fn services() -> impl Iterator<Item = &'static Service> {
-    SERVICES.iter().filter(|service| cfg!(feature = "rpm") || **service != RPM)
+    let has = |service: Service| match service {
+        RPM => cfg!(feature = "rpm"),
+        WEB => cfg!(feature = "browser"),
+        _ => true,
+    };
+    SERVICES.iter().filter(move |service| has(service))
 }
 
 /// Calls `check` for every service and each part number from 0 to `parts` - 1, each on its own thread and at

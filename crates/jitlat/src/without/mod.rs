@@ -7,6 +7,7 @@
 #![allow(dead_code)]
 
 pub mod archive;
+pub mod browser;
 pub mod live;
 pub mod manual;
 pub mod monitor;

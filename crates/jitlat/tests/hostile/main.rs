@@ -10,6 +10,8 @@ mod harness;
 mod lab;
 #[path = "../network/mod.rs"]
 mod network;
+#[path = "../../../instruments/tests/websocket/mod.rs"]
+mod websocket;
 
 mod collect;
 mod control;
@@ -27,3 +29,4 @@ mod soak;
 mod stamp;
 mod tcp;
 mod twamp;
+mod web;

@@ -80,6 +80,7 @@ fn a_public_server_refuses_what_strangers_could_misuse() {
     for option in [
         "--no-sandbox",
         "--rpm",
+        "--web",
         "--capture lo",
         "--late-packets x",
         "--max-rate 1M",

@@ -53,8 +53,18 @@ impl ServerCertificate {
         })
     }
 
-    /// Returns the TLS settings of a server.
+    /// Returns the TLS settings of a server of responsiveness tests.
     pub(super) fn server(&self) -> Result<Arc<ServerConfig>, RpmError> {
+        self.server_of(ALPN)
+    }
+
+    /// Returns the TLS settings of a server of pages.
+    #[cfg(feature = "browser")]
+    pub(crate) fn web_server(&self) -> Result<Arc<ServerConfig>, RpmError> {
+        self.server_of(b"http/1.1")
+    }
+
+    fn server_of(&self, protocol: &[u8]) -> Result<Arc<ServerConfig>, RpmError> {
         let failed = |e: rustls::Error| RpmError::Certificate(format!("the certificate and its key: {e}"));
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
@@ -63,7 +73,7 @@ impl ServerCertificate {
             .with_no_client_auth()
             .with_single_cert(self.chain.clone(), self.key.clone_key())
             .map_err(failed)?;
-        config.alpn_protocols = vec![ALPN.to_vec()];
+        config.alpn_protocols = vec![protocol.to_vec()];
         // Probes must not resume sessions, so tickets would only be additional bytes.
         config.send_tls13_tickets = 0;
         Ok(Arc::new(config))

@@ -67,10 +67,12 @@ pub const DIGESTS: Service = "digests";
 
 /// Responsiveness tests: HTTP/2 connections.
 pub const RPM: Service = "rpm";
+/// Measurements by browsers: HTTP connections, and tests over WebSockets.
+pub const WEB: Service = "web";
 
 /// All services. A new protocol needs an entry in this list, and cases in the test of all rules.
 pub const SERVICES: &[Service] =
-    &[ONE_WAY, TEST_PORT, STAMP, TWAMP, OWAMP, LAMP, IRTT, IPSLA, TCP, DIGESTS, RPM];
+    &[ONE_WAY, TEST_PORT, STAMP, TWAMP, OWAMP, LAMP, IRTT, IPSLA, TCP, DIGESTS, RPM, WEB];
 
 /// Networks that are served.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -169,6 +171,8 @@ impl Default for Policy {
                 (DIGESTS, rules(Some((64, 8)), Some((4, 2)))),
                 // Each foreign probe is a connection, up to a hundred per second, which some clients do not close.
                 (RPM, with_duration(rules(Some((1024, 512)), None), Span::seconds(300))),
+                // A browser has up to six connections; a session is a test.
+                (WEB, with_duration(rules(Some((128, 16)), Some((16, 2))), Span::seconds(90))),
             ]
             .into(),
         }
