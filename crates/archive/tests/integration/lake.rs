@@ -110,12 +110,12 @@ fn a_lake_has_every_test_once_and_the_figures_of_the_archive() {
 
     for key in ["sent", "loss", "latency-median", "latency-p99.9", "pdv-p99", "ipdv-mean-abs", "latency-max"] {
         let figure = Scalar::named(key).unwrap();
-        let found = archive.query(&Filter::default(), figure, PoolPeriod::Month).unwrap();
+        let found = archive.query(&Filter::default(), &[figure], PoolPeriod::Month).unwrap();
         let months = merged(&lake);
         assert_eq!(months.len(), 1);
         for point in found.into_iter().flat_map(|(_, points)| points) {
             let pool = &months[&jitlat_archive::utc(point.start_ns)[..7]];
-            assert_eq!((pool.tests, pool.scalar(figure)), (point.tests, point.value), "{key}");
+            assert_eq!((pool.tests, vec![pool.scalar(figure)]), (point.tests, point.values), "{key}");
         }
     }
 }
