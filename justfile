@@ -155,7 +155,7 @@ slim *BUILDS:
 
 # Check that the pure crates compile for systems other than Linux
 portable:
-    packaging/check-portable x86_64-pc-windows-gnu aarch64-apple-darwin
+    packaging/check-portable x86_64-pc-windows-gnu aarch64-apple-darwin x86_64-unknown-freebsd
 
 # Every crate as it would be published: packed, and built from the package
 publish-dry-run:

@@ -1,4 +1,4 @@
-//! What the system reports about each packet: [`ReceivedInfo`] about received packets, [`TransmitStamp`] about those that
+//! Facts that the system reports about each packet: [`ReceivedInfo`] about received packets, [`TransmitStamp`] about those that
 //! have left.
 
 use jitlat_core::time::{SECOND, Span, Stamp, WallTime};

@@ -8,6 +8,7 @@ use jitlat_core::summary::Level;
 use jitlat_core::units::{bit_rate3, eng4};
 use jitlat_net::doctor::clock::MIN_STALL;
 use jitlat_net::doctor::interfaces::LaunchTimes;
+use jitlat_net::doctor::never_run;
 use jitlat_net::pace::PaceMode;
 use jitlat_net::privilege::Capability;
 use serde::Serialize;
@@ -30,6 +31,7 @@ pub struct Finding {
 /// Returns all findings, worst first.
 pub fn judge(c: &Checkup) -> Vec<Finding> {
     let mut found = FindingList(Vec::new());
+    found.system();
     found.clock(c);
     found.synchronisation(c);
     found.waking(c);
@@ -68,6 +70,15 @@ const MIN_BUFFER_BYTES: u64 = 1 << 20;
 impl FindingList {
     fn add(&mut self, code: &'static str, level: Level, text: String, change: Option<String>) {
         self.0.push(Finding { code, level, text, change });
+    }
+
+    /// Says what nobody has tried on this system.
+    fn system(&mut self) {
+        if let Some(what) = never_run() {
+            let text = format!("Measurements on this system are not verified: {what}.");
+            let change = "compare with a test from a Linux host on the same path, and report what differs";
+            self.add("never_run", Level::Note, text, Some(change.to_owned()));
+        }
     }
 
     fn clock(&mut self, c: &Checkup) {

@@ -127,3 +127,60 @@ fn few_types_share_their_name() {
         &shared[..shared.len().min(5)]
     );
 }
+
+/// Files of `net` above the boundary that are Linux's alone: other systems have a substitute in `elsewhere`, or none.
+const LINUX_ONLY: [&str; 20] = [
+    "adapter_clock.rs",
+    "capture/interface.rs",
+    "capture/interface/",
+    "confine/",
+    "emulator/",
+    "frame.rs",
+    "interface/driver_counters.rs",
+    "interface/link_errors.rs",
+    "interface/modem.rs",
+    "interface/radio.rs",
+    "launch.rs",
+    "netlink.rs",
+    "path.rs",
+    "reflect/lamp_frames.rs",
+    "rpm/",
+    "sys/",
+    "twoway/next_hop.rs",
+    "twoway/raw.rs",
+    "lamp_frame.rs",
+    "elsewhere/",
+];
+
+#[test]
+fn systems_are_distinguished_in_net_and_in_the_wiring_of_the_command() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap();
+    let words = ["target_os", "target_family", "target_vendor", "unix", "windows", "cfg(linux"];
+    let distinguishes = |line: &str| {
+        line.contains("cfg") && words.iter().any(|word| line.contains(word)) && !line.contains("//")
+    };
+    let calls = |line: &str| ["nix::", "libc::", "std::os::"].iter().any(|call| line.contains(call));
+    let mut seen = 0;
+    for file in files(&crates) {
+        let path = file.strip_prefix(&crates).unwrap().to_string_lossy().replace('\\', "/");
+        let Some((package, within)) = path.split_once("/src/").filter(|_| path.ends_with(".rs")) else {
+            continue;
+        };
+        if within.ends_with("tests.rs") {
+            continue;
+        }
+        let text = fs::read_to_string(&file).unwrap();
+        let product = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        seen += 1;
+        let may = package == "net"
+            || (package, within) == ("store", "platform.rs")
+            || (package, within) == ("jitlat", "lib.rs");
+        let found = product.lines().find(|line| distinguishes(line));
+        assert!(may || found.is_none(), "{path} distinguishes systems, which only net may: {found:?}");
+        if package == "net" && !LINUX_ONLY.iter().any(|only| within.starts_with(only)) {
+            let called = product.lines().find(|line| calls(line));
+            assert_eq!(called, None, "{path} calls a system, which only net's `sys` may");
+        }
+    }
+    assert!(seen > 300, "{seen} files");
+}

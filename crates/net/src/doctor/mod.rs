@@ -17,6 +17,11 @@ pub mod wake;
 
 use std::path::Path;
 
+/// Returns what nobody has tried on this system; `None` on Linux, where everything is run by tests.
+pub fn never_run() -> Option<&'static str> {
+    crate::sys::NEVER_RUN
+}
+
 /// Reads the first line of a kernel file, trimmed; `None` if the file is missing, empty or unreadable.
 fn line(path: impl AsRef<Path>) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;

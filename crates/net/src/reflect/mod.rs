@@ -38,7 +38,7 @@ use crate::clock::{self, ClockError};
 use crate::privilege::{Capability, needs};
 use crate::resolve::local_address;
 use crate::sockets;
-use crate::sys::AsFd;
+use crate::sys::{AsFd, LONGEST_WAIT};
 use crate::wake::{self, StopSignal};
 use jitlat_core::prefix::Prefix;
 use jitlat_core::record::Moment;
@@ -125,6 +125,9 @@ impl ReflectorContext {
     /// Makes receive calls on `socket` return once reflectors must stop, so that no separate wait is needed
     /// before each call.
     pub(crate) fn end_waits_on(&self, socket: &Socket) -> io::Result<()> {
+        if let Some(longest) = LONGEST_WAIT {
+            socket.set_read_timeout(Some(longest))?;
+        }
         let socket = socket.try_clone()?.into();
         self.waited.lock().unwrap_or_else(PoisonError::into_inner).push(socket);
         Ok(())

@@ -229,7 +229,8 @@ impl<K: Copy> AnsweringSocket<K> {
     fn limit_wait(&mut self, limit: Option<Span>, due: Option<Span>) {
         let wanted = due.map(|due| WAITS.into_iter().find(|wait| *wait <= due).unwrap_or(WAITS[2]));
         if wanted != limit {
-            let time = wanted.map(|wanted| Duration::from_nanos(wanted.0.unsigned_abs()));
+            let time =
+                wanted.map(|wanted| Duration::from_nanos(wanted.0.unsigned_abs())).or(sys::LONGEST_WAIT);
             if self.socket.set_read_timeout(time).is_ok() {
                 self.wait = Wait::AtMost(wanted);
             }

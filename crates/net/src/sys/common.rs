@@ -1,6 +1,6 @@
 //! Items that are the same on every system.
 
-/// What a receive call does if no datagram is queued.
+/// Behaviour of a receive call if no datagram is queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReceiveMode {
     /// It fails with `WouldBlock`.

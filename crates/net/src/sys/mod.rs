@@ -1,4 +1,4 @@
-//! The operating system: whatever differs between systems, with the same names on each, and all `unsafe` code of the
+//! The operating system: everything that differs between systems, with the same names on each, and all `unsafe` code of the
 //! project. All exported functions are safe to call.
 //!
 //! | concept | items |
@@ -12,8 +12,8 @@
 //!
 //! `linux` is the version in which everything can be measured. `plain` is for all other systems, with a file for what
 //! only Windows, or only the others, have: packets are exchanged one by one, and stamps are the program's own readings
-//! of the clock. What only Linux has (captures, raw frames, the emulator, confinement, adapters) has a substitute in
-//! [`elsewhere`](crate::elsewhere), which refuses with one message.
+//! of the clock. Captures, raw frames, the emulator, confinement and adapters, which only Linux has, have a substitute in
+//! `elsewhere`, which refuses with one message.
 #![allow(unsafe_code)]
 
 mod common;

@@ -44,7 +44,7 @@ pub(super) struct Exchange<'a, P> {
     feed: ProgressFeed<'a>,
     /// Time at which packets from other ports were last read.
     checked: SteadyTime,
-    /// What the next receive call does if nothing is queued.
+    /// Behaviour of the next receive call if nothing is queued.
     waiting: ReceiveMode,
     failures: Failures,
     interrupted: bool,
@@ -166,7 +166,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             wire: ExchangeSockets { socket, elsewhere, framing, ip_header, local, port: link.to.port() },
             pinger,
             stamping: Stamping { stamps, source, departures, requested: 0, queued: false },
-            inbox: Inbox::new(MAX_BATCH, slot.min(1 << 16)),
+            inbox: Inbox::new(MAX_BATCH, slot.min(1 << 16)).of_nonblocking(),
             out: Vec::with_capacity(slot),
             mode,
             feed: ProgressFeed::new(link),
@@ -507,6 +507,7 @@ fn pause(due: SteadyTime, now: SteadyTime, mode: PaceMode) -> Span {
 /// true if the error queue has entries.
 fn wait(socket: &impl AsFd, elsewhere: Option<&Socket>, span: Span) -> bool {
     if span.0 == 0 {
+        sys::spin();
         return false;
     }
     let other = elsewhere.map_or_else(|| socket.as_fd(), AsFd::as_fd);

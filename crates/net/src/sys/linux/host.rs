@@ -18,6 +18,8 @@ use std::net::IpAddr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::Duration;
 
+/// Parts that nobody has tried on this system; `None`: everything was run.
+pub(crate) const NEVER_RUN: Option<&str> = None;
 /// Time before a deadline at which a thread that spins stops sleeping: longer than almost every wake-up latency of an idle
 /// machine, but only 6 % of a processor at 1000 packets per second.
 pub(crate) const SPIN_TIME: Span = Span::micros(60);
@@ -96,6 +98,10 @@ pub(crate) fn sleep_until(until: SteadyTime) {
     // The call fails only for a signal or an invalid time, and callers check the clock again.
     let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &at);
 }
+
+/// Waits between two looks of a thread that spins: not at all, because a look costs less than a microsecond.
+#[inline]
+pub(crate) fn spin() {}
 
 /// Makes the timers of the calling thread as exact as the system permits: by default, the kernel may delay them by
 /// 50 µs, to combine wake-ups.

@@ -564,6 +564,11 @@ impl Inbox {
         Inbox { named: false, ..self }
     }
 
+    /// For sockets that do not block. Linux distinguishes the calls, not the sockets.
+    pub fn of_nonblocking(self) -> Inbox {
+        self
+    }
+
     /// Receives the datagrams that have arrived, up to the number of slots, and returns their number.
     pub fn receive(&mut self, socket: BorrowedFd<'_>, mode: ReceiveMode) -> io::Result<usize> {
         let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; MAX_BATCH];

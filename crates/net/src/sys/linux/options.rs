@@ -13,6 +13,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 /// Options that request stamps on a socket.
 pub(crate) type StampFlags = nix::sys::socket::TimestampingFlag;
 
+/// Longest wait in a receive call; `None`: without a limit, because a shutdown of the socket ends it.
+pub(crate) const LONGEST_WAIT: Option<std::time::Duration> = None;
+
 /// Returns the text of an error, without its number.
 pub(crate) fn reason(error: &io::Error) -> String {
     match error.raw_os_error() {

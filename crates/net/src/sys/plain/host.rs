@@ -49,6 +49,14 @@ pub(crate) fn sleep_until(until: SteadyTime) {
     }
 }
 
+/// Waits between two looks of a thread that spins, because a look is a system call, which is slow on some systems.
+pub(crate) fn spin() {
+    let until = steady_ns() + 50_000;
+    while steady_ns() < until {
+        std::hint::spin_loop();
+    }
+}
+
 /// Returns an error: memory is not locked.
 pub(crate) fn lock_memory() -> io::Result<()> {
     super::only_linux("locking memory")
@@ -103,7 +111,7 @@ pub(crate) fn mode_of(about: &Metadata) -> Option<u32> {
     }
 }
 
-/// True if an open file has lost its path, as far as the system tells.
+/// True if an open file has lost its path, as far as the system reports it.
 pub(crate) fn is_removed(about: &Metadata) -> bool {
     #[cfg(unix)]
     return std::os::unix::fs::MetadataExt::nlink(about) == 0;

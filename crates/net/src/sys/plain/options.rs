@@ -13,6 +13,9 @@ pub(crate) struct StampFlags {
     pub(super) sent: bool,
 }
 
+/// Longest wait in a receive call, which a shutdown of the socket does not end.
+pub(crate) const LONGEST_WAIT: Option<std::time::Duration> = Some(std::time::Duration::from_millis(100));
+
 /// Returns the text of an error. That of Windows is in the user's language, and Wine has none.
 pub(crate) fn reason(error: &io::Error) -> String {
     match error.raw_os_error() {

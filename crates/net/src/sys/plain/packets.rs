@@ -98,6 +98,8 @@ pub(crate) struct Inbox {
     /// Maximum number of bytes that are passed on.
     slot: usize,
     arrival: Option<(usize, Option<SocketAddr>, ReceivedInfo)>,
+    /// True if its sockets do not block.
+    nonblocking: bool,
 }
 
 /// One datagram in an [`Inbox`].
@@ -115,12 +117,17 @@ impl Inbox {
     /// Creates an inbox for the first `slot` bytes of a datagram.
     pub fn new(_slots: usize, slot: usize) -> Inbox {
         // Some systems refuse a datagram that is longer than the buffer, so there is room for the longest.
-        Inbox { whole: vec![0; LONGEST].into(), slot, arrival: None }
+        Inbox { whole: vec![0; LONGEST].into(), slot, arrival: None, nonblocking: false }
     }
 
     /// Senders are always known.
     pub fn without_senders(self) -> Inbox {
         self
+    }
+
+    /// For sockets that do not block: a receive call then needs no separate look for a datagram.
+    pub fn of_nonblocking(self) -> Inbox {
+        Inbox { nonblocking: true, ..self }
     }
 
     /// Receives one datagram, and returns the number of datagrams received.
@@ -129,6 +136,7 @@ impl Inbox {
         if mode == ReceiveMode::ErrorQueue {
             return Err(ErrorKind::WouldBlock.into());
         }
+        let mode = if self.nonblocking { ReceiveMode::Wait } else { mode };
         let received = receive_one(socket, &mut self.whole, mode, false).map_err(about_earlier_packet)?;
         self.arrival = Some(received);
         Ok(1)

@@ -40,6 +40,11 @@ impl<T: AsSocket> AsFd for T {
 pub(crate) const IN_PROGRESS: i32 = ws::WSAEINPROGRESS;
 /// Number of the error of a datagram that is too long.
 pub(crate) const MESSAGE_TOO_LONG: i32 = ws::WSAEMSGSIZE;
+/// Parts that nobody has tried on this system.
+pub(crate) const NEVER_RUN: Option<&str> = Some(
+    "this version was run under Wine, never on Windows itself: neither its waits and clocks, nor DSCP, ICMP without the \
+     rights of an administrator, firewalls, nor the live view in a console",
+);
 /// Time before a deadline at which a thread stops sleeping and spins: the timers of Windows have steps of 0.5 ms, and the
 /// waits for sockets of 1 ms.
 pub(crate) const SPIN_TIME: Span = Span::millis(2);
