@@ -32,6 +32,8 @@ pub mod loss;
 pub mod mapdv2;
 pub mod marks;
 pub(crate) mod metric;
+#[cfg_attr(not(feature = "states"), path = "without_stored.rs")]
+mod stored;
 pub mod moments;
 pub mod objectives;
 pub mod occupancy;
