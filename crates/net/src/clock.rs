@@ -194,7 +194,10 @@ mod tests {
     #[test]
     fn times_of_the_kernel_become_nanoseconds() {
         let last = i32::MAX;
-        assert_eq!(nanoseconds(TimeSpec::new(last as _, 999_999_999)), i64::from(last) * 1_000_000_000 + 999_999_999);
+        assert_eq!(
+            nanoseconds(TimeSpec::new(last as _, 999_999_999)),
+            i64::from(last) * 1_000_000_000 + 999_999_999
+        );
         assert_eq!(nanoseconds(TimeSpec::new(-1, 1)), -999_999_999);
     }
 

@@ -32,8 +32,6 @@ pub mod loss;
 pub mod mapdv2;
 pub mod marks;
 pub(crate) mod metric;
-#[cfg_attr(not(feature = "states"), path = "without_stored.rs")]
-mod stored;
 pub mod moments;
 pub mod objectives;
 pub mod occupancy;
@@ -53,6 +51,8 @@ pub mod sizes;
 pub mod skew;
 pub mod stalls;
 pub mod stat;
+#[cfg_attr(not(feature = "states"), path = "without_stored.rs")]
+mod stored;
 pub(crate) mod stream;
 pub mod trend;
 pub mod within;

@@ -58,7 +58,8 @@ fn a_build_without_optional_features_is_small_and_measures() {
 
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("small");
     let target = target.to_str().unwrap();
-    let built = Command::new(root().join("packaging/board")).env("CARGO_TARGET_DIR", target).output().unwrap();
+    let built =
+        Command::new(root().join("packaging/board")).env("CARGO_TARGET_DIR", target).output().unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let program = Path::new(target).join("small/jitlat");
     let size = program.metadata().unwrap().len();

@@ -112,7 +112,11 @@ impl MachineReport {
                 .or_else(|| nix::sys::prctl::get_timerslack().ok().map(|ns| ns as u64)),
             clock_source: crate::clock::source(),
             clock_sources: sources.split_whitespace().map(str::to_owned).collect(),
-            unreadable: SOURCES.iter().filter(|path| is_forbidden(path)).map(|path| (*path).to_owned()).collect(),
+            unreadable: SOURCES
+                .iter()
+                .filter(|path| is_forbidden(path))
+                .map(|path| (*path).to_owned())
+                .collect(),
         }
     }
 }
