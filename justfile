@@ -133,6 +133,10 @@ docs:
 deny *OPTIONS:
     packaging/check-dependencies {{OPTIONS}}
 
+# The small program for a board, a static file (docs/guide/boards.md has the targets); without TARGET for this machine
+board TARGET='':
+    packaging/board {{TARGET}}
+
 # Programs that releases and checks need and Debian does not have, into target/tools
 tools:
     packaging/tools

@@ -75,7 +75,7 @@ mod rtp;
 mod serve;
 #[cfg(feature = "captures")]
 mod spp;
-#[cfg(feature = "states")]
+#[cfg(feature = "saved")]
 mod states;
 #[cfg(feature = "sweep")]
 mod sweep;
@@ -106,7 +106,7 @@ use without::rpm;
 use without::rtp;
 #[cfg(not(feature = "captures"))]
 use without::spp;
-#[cfg(not(feature = "states"))]
+#[cfg(not(feature = "saved"))]
 use without::states;
 #[cfg(not(feature = "sweep"))]
 use without::sweep;

@@ -57,6 +57,8 @@ pub mod rpm;
 pub mod running;
 pub mod runs;
 pub mod screen;
+#[cfg(feature = "summaries")]
+mod summaries;
 mod summary_csv;
 pub mod sweep;
 pub mod systems;
@@ -68,9 +70,13 @@ mod wanted;
 mod without_archive;
 #[cfg(not(feature = "plots"))]
 mod without_draw;
+#[cfg(not(feature = "summaries"))]
+mod without_summaries;
 
 #[cfg(not(feature = "plots"))]
 use without_draw as pages;
+#[cfg(not(feature = "summaries"))]
+use without_summaries as summaries;
 
 pub use error::{Error, Result, explain};
 pub use format::{Destination, Output, OutputPlace, OwnOption, ReportParts, with_ending, write_file};

@@ -1,11 +1,11 @@
 //! Reads runs from files: logs of any version, and JSON summaries in any form that `--json` writes.
 
-use crate::error::{Context, Error, Result, bail};
+use crate::error::{Context, Result, bail};
 use crate::input::{archived_text, is_owamp_file, owamp_log};
 use crate::label::{self, stem};
+use crate::summaries;
 use jitlat_core::Direction;
 use jitlat_core::analysis::Analyzer;
-use jitlat_store::json::{self, SummaryReadError};
 use jitlat_store::log::LogReader;
 use jitlat_store::split_at_equals;
 use jitlat_store::threads::Threads;
@@ -15,10 +15,6 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use tracing::warn;
-
-/// Maximum size of a JSON file, in bytes. A summary has several hundred kilobytes, many runs with intervals have
-/// several megabytes.
-const MAX_JSON_BYTES: u64 = 1 << 30;
 
 /// Reads the runs in `files`, each with a unique label.
 ///
@@ -104,7 +100,7 @@ fn open(path: &Path) -> Result<Vec<LabelledRun>> {
     let mut input = BufReader::with_capacity(1 << 18, input);
     let start = input.fill_buf().with_context(|| format!("reading {name}"))?;
     match start.iter().find(|b| !b.is_ascii_whitespace()) {
-        Some(b'{' | b'[') => from_json(input, name),
+        Some(b'{' | b'[') => summaries::from_json(input, name),
         _ => Ok(vec![from_log(input, name)?]),
     }
 }
@@ -121,19 +117,6 @@ fn from_log(input: impl BufRead + Send + 'static, name: &str) -> Result<Labelled
     let (mut summary, samples) = analyzer.finish_with_helpers(reader.session(), &Threads::available());
     reader.reading().add_to(&mut summary);
     Ok(LabelledRun { label: String::new(), source: name.to_owned(), summary, samples })
-}
-
-fn from_json(input: impl Read, name: &str) -> Result<Vec<LabelledRun>> {
-    let summaries = json::read(input.take(MAX_JSON_BYTES)).map_err(|e| match e {
-        SummaryReadError::Empty => Error::Unfit(format!("{name} contains no summaries")),
-        SummaryReadError::Json(e) => Error::During { doing: format!("reading {name} as JSON"), source: e.into() },
-        SummaryReadError::Summary(e) => Error::Unfit(format!(
-            "{name} is not a summary written by --json ({e}): give a log, or the JSON of `jitlat HOST`, `ping` or \
-             `analyze`"
-        )),
-    })?;
-    let run = |summary| LabelledRun { source: name.to_owned(), summary, ..LabelledRun::default() };
-    Ok(summaries.into_iter().map(run).collect())
 }
 
 #[cfg(test)]

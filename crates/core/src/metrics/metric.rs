@@ -4,6 +4,7 @@
 use super::all_packets::AllPackets;
 use super::known::DelayKind;
 use super::series::{Samples, runs};
+use super::stored::{SaveError, Stored};
 use super::stream::EndedStream;
 use crate::scalars::Scalar;
 use crate::session::Session;
@@ -154,14 +155,12 @@ impl MetricEntry {
 }
 
 /// A [`Metric`] of any type, which allows metrics to be used as trait objects.
-trait MetricState: fmt::Debug + Send + Sync {
+trait MetricState: Stored + fmt::Debug + Send + Sync {
     fn push(&mut self, packets: &AcceptedPackets<'_>);
     fn join(&mut self, later: Box<dyn MetricState>, lead: &dyn MetricState);
     fn mark(&mut self);
     fn is_possible(&self, n: u64) -> bool;
     fn found(&self, stream: &EndedStream<'_>) -> Write;
-    fn save(&self) -> Result<Vec<u8>, rmp_serde::encode::Error>;
-    fn load(&mut self, bytes: &[u8]) -> Result<(), crate::msgpack::Error>;
     fn copy(&self) -> Box<dyn MetricState>;
     fn as_any(&self) -> &dyn Any;
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
@@ -189,15 +188,6 @@ impl<M: Metric> MetricState for M {
     fn found(&self, stream: &EndedStream<'_>) -> Write {
         let found = Metric::found(self, stream);
         Box::new(move |stream, to| M::write(found, stream, to))
-    }
-
-    fn save(&self) -> Result<Vec<u8>, rmp_serde::encode::Error> {
-        rmp_serde::to_vec_named(self)
-    }
-
-    fn load(&mut self, bytes: &[u8]) -> Result<(), crate::msgpack::Error> {
-        *self = crate::msgpack::from_slice(bytes)?;
-        Ok(())
     }
 
     fn copy(&self) -> Box<dyn MetricState> {
@@ -272,7 +262,7 @@ impl States {
 impl Serialize for States {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let saved = self.running.iter().map(|(entry, state)| Ok((entry.name(), StateBytes(state.save()?))));
-        let saved: Result<BTreeMap<_, _>, rmp_serde::encode::Error> = saved.collect();
+        let saved: Result<BTreeMap<_, _>, SaveError> = saved.collect();
         saved.map_err(<S::Error as serde::ser::Error>::custom)?.serialize(to)
     }
 }

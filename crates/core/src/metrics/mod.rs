@@ -51,6 +51,8 @@ pub mod sizes;
 pub mod skew;
 pub mod stalls;
 pub mod stat;
+#[cfg_attr(not(feature = "states"), path = "without_stored.rs")]
+mod stored;
 pub(crate) mod stream;
 pub mod trend;
 pub mod within;

@@ -351,7 +351,8 @@ impl FindingList {
     fn privileges(&mut self, c: &Checkup) {
         if !c.machine.unreadable.is_empty() {
             let files = c.machine.unreadable.join(", ");
-            let text = format!("This user may not read {files}: load, power saving and adapters may be unknown.");
+            let text =
+                format!("This user may not read {files}: load, power saving and adapters may be unknown.");
             self.add("unreadable", Level::Note, text, None);
         }
         let lacks = |cap: Capability| c.capabilities.iter().any(|g| g.name == cap.name() && !g.held);

@@ -6,7 +6,7 @@ use jitlat_core::Options;
 use jitlat_core::state::SavedAnalysis;
 use std::path::Path;
 
-const FEATURE: &str = "states";
+const FEATURE: &str = "saved";
 
 pub fn check() -> Result<()> {
     Err(missing("--state", FEATURE))

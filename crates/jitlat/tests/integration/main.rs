@@ -19,6 +19,7 @@ mod side_by_side;
 #[path = "../undisturbed/mod.rs"]
 mod undisturbed;
 
+mod android;
 mod archive;
 mod captures;
 mod check;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// Limit of the program's size in bytes: close to the current size, so that growth is noticed. The goal is 4 MB.
-const MAX_SIZE: u64 = 9_900_000;
+const MAX_SIZE: u64 = 9_650_000;
 /// Limit of the number of crates in it.
 const MAX_CRATES: usize = 120;
 
@@ -58,7 +58,9 @@ fn a_build_without_optional_features_is_small_and_measures() {
 
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("small");
     let target = target.to_str().unwrap();
-    cargo(&["build", "-p", "jitlat", "--no-default-features", "--profile", "small", "--target-dir", target]);
+    let built =
+        Command::new(root().join("packaging/board")).env("CARGO_TARGET_DIR", target).output().unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let program = Path::new(target).join("small/jitlat");
     let size = program.metadata().unwrap().len();
     println!("{} crates, {size} bytes", crates.len());
@@ -86,6 +88,8 @@ fn a_build_without_optional_features_is_small_and_measures() {
         let json = measured(&program, folder, &options);
         assert!(json.contains("\"sent\": 50") || json.contains("\"sent\":50"), "{json}");
     }
+    std::fs::write(folder.join("first.json"), "{}").unwrap();
+    std::fs::copy(folder.join("first.json"), folder.join("second.json")).unwrap();
     let ping = measured(
         &program,
         folder,
@@ -115,7 +119,8 @@ fn a_build_without_optional_features_is_small_and_measures() {
         ("spp -f a.pcap -F b.pcap", "captures"),
         ("tcp a.pcap", "captures"),
         ("rtp a.pcap", "captures"),
-        ("analyze first.log --state saved", "states"),
+        ("analyze first.log --state state", "saved"),
+        ("compare first.json second.json", "saved"),
         ("sweep 127.0.0.1", "sweep"),
         ("as irtt client 127.0.0.1", "programs"),
         ("completions bash", "manual"),
