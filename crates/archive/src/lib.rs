@@ -74,6 +74,7 @@ mod sums;
 mod text;
 mod tidy;
 mod totals;
+mod united;
 
 pub use add::AddOutcome;
 pub use alerts::{
@@ -111,6 +112,7 @@ pub use silences::Silence;
 pub use slots::SlotFilter;
 pub use tidy::{Compacted, Pruned, Retention};
 pub use totals::{ArchiveTotals, NO_LOSS, StreamTotal, share_bucket};
+pub use united::MAX_MEMBERS;
 
 /// Compiles the example of the README.
 #[cfg(doctest)]
@@ -146,6 +148,8 @@ pub struct Archive {
     db: Connection,
     /// Set to true by the caller when the result of a query is no longer needed.
     stop: Option<Arc<AtomicBool>>,
+    /// Archives that are read as one; empty for a single archive.
+    members: Vec<Archive>,
 }
 
 /// The write lock, held until this value is dropped.
@@ -159,7 +163,7 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`], for example if there is no archive, or if it has another version.
     pub fn open(root: &Path) -> Result<Archive, ArchiveError> {
-        Ok(Archive { root: root.to_owned(), db: opened(root, For::Reading)?, stop: None })
+        Ok(Archive { root: root.to_owned(), db: opened(root, For::Reading)?, stop: None, members: Vec::new() })
     }
 
     /// Opens the archive in the folder `root` for writing.
@@ -167,7 +171,7 @@ impl Archive {
     /// # Errors
     /// Same as [`Archive::open`].
     pub fn open_to_write(root: &Path) -> Result<Archive, ArchiveError> {
-        Ok(Archive { root: root.to_owned(), db: opened(root, For::Writing)?, stop: None })
+        Ok(Archive { root: root.to_owned(), db: opened(root, For::Writing)?, stop: None, members: Vec::new() })
     }
 
     /// Opens the archive in the folder `root` for writing; creates it if it does not exist.
@@ -189,7 +193,7 @@ impl Archive {
             }
             _ => {}
         }
-        Ok(Archive { root: root.to_owned(), db: catalogue::open(root, For::Making)?, stop: None })
+        Ok(Archive { root: root.to_owned(), db: catalogue::open(root, For::Making)?, stop: None, members: Vec::new() })
     }
 
     /// Migrates the archive in the folder `root` to the latest version. Returns the previous version.
@@ -216,6 +220,7 @@ impl Archive {
         let handler = asked.map(|asked| move || asked.load(Ordering::Relaxed));
         // If the handler cannot be set, queries just cannot be stopped.
         let _ = self.db.progress_handler(STEPS_PER_STOP_CHECK, handler);
+        self.members.iter_mut().for_each(|member| member.stop_with(stop.clone()));
         self.stop = stop;
     }
 
@@ -224,7 +229,7 @@ impl Archive {
         self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
-    /// Returns the folder of the archive.
+    /// Returns the folder of the archive; of several archives as one, that of the first.
     pub fn root(&self) -> &Path {
         &self.root
     }

@@ -9,4 +9,5 @@ mod damaged;
 mod measured;
 mod queries;
 mod truth;
+mod united;
 mod whole;
