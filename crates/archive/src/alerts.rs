@@ -279,6 +279,9 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`].
     pub fn alerts(&self, most: usize) -> Result<Vec<Alert>, ArchiveError> {
+        if self.is_united() {
+            return self.united_alerts(most);
+        }
         let run = || {
             let query = format!(
                 "SELECT {ALERT} FROM alerts a ORDER BY resolved_ns IS NOT NULL, coalesce(resolved_ns, fired_ns) DESC, id DESC LIMIT ?"
@@ -295,6 +298,12 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`].
     pub fn alert_paths(&self, alert: i64, most: usize) -> Result<Vec<AlertPath>, ArchiveError> {
+        if self.is_united() {
+            return match self.member_of(alert) {
+                Some((member, alert)) => member.alert_paths(alert, most),
+                None => Ok(Vec::new()),
+            };
+        }
         let run = || {
             let query = "SELECT test, src, dst, since_ns, ended_ns FROM alert_paths WHERE alert = ? \
                          ORDER BY ended_ns IS NOT NULL, since_ns, src, dst LIMIT ?";
@@ -328,6 +337,9 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`].
     pub fn entered(&self) -> Result<i64, ArchiveError> {
+        if self.is_united() {
+            return Ok(self.entered_counts()?.into_iter().sum());
+        }
         Ok(counter(&self.db, ENTERED).map_err(self.sql("reading"))?.unwrap_or(0))
     }
 
@@ -336,6 +348,9 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`].
     pub fn judged(&self) -> Result<Option<i64>, ArchiveError> {
+        if self.is_united() {
+            return Ok(self.all_of(|member| Ok(member.judged()?.into_iter().collect()))?.into_iter().max());
+        }
         counter(&self.db, JUDGED).map_err(self.sql("reading"))
     }
 
@@ -344,6 +359,9 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`].
     pub fn dropped_messages(&self) -> Result<u64, ArchiveError> {
+        if self.is_united() {
+            return Ok(self.all_of(|member| Ok(vec![member.dropped_messages()?]))?.into_iter().sum());
+        }
         let dropped = counter(&self.db, DROPPED).map_err(self.sql("reading"))?;
         Ok(dropped.unwrap_or(0).unsigned_abs())
     }

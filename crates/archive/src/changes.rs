@@ -14,19 +14,21 @@ pub struct CatalogueWatch {
 }
 
 impl CatalogueWatch {
-    /// Starts watching the archive in the folder `root`.
+    /// Starts watching the archives in the folders `roots`.
     ///
     /// # Errors
-    /// [`ArchiveError::Io`] if the folder does not exist, or the system's limit of watches is reached. In the
+    /// [`ArchiveError::Io`] if a folder does not exist, or the system's limit of watches is reached. In the
     /// latter case, poll instead.
-    pub fn watch(root: &Path) -> Result<CatalogueWatch, ArchiveError> {
-        let watch = || {
-            let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
+    pub fn watch<P: AsRef<Path>>(roots: &[P]) -> Result<CatalogueWatch, ArchiveError> {
+        let first = roots.first().map_or(Path::new(""), AsRef::as_ref);
+        let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK);
+        let inotify = inotify.map_err(|e| ArchiveError::io("watching", first)(e.into()))?;
+        for root in roots.iter().map(AsRef::as_ref) {
             // Watch the folder rather than the files, because SQLite sometimes creates a new write-ahead log.
-            inotify.add_watch(root, AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_ONLYDIR)?;
-            Ok::<_, std::io::Error>(inotify)
-        };
-        Ok(CatalogueWatch { inotify: watch().map_err(ArchiveError::io("watching", root))? })
+            let watched = inotify.add_watch(root, AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_ONLYDIR);
+            watched.map_err(|e| ArchiveError::io("watching", root)(e.into()))?;
+        }
+        Ok(CatalogueWatch { inotify })
     }
 
     /// Returns true if the catalogue was written since the last call, and resets the descriptor. Returns false if only
@@ -69,7 +71,7 @@ mod tests {
     fn writes_are_noticed_and_reads_are_not() {
         let folder = tempfile::tempdir().unwrap();
         let archive = Archive::make(folder.path()).unwrap();
-        let changes = CatalogueWatch::watch(folder.path()).unwrap();
+        let changes = CatalogueWatch::watch(&[folder.path()]).unwrap();
         assert!(!changes.take());
         assert_eq!(Archive::open(folder.path()).unwrap().extent().unwrap().tests, 0);
         archive.keep_pushes(&[]).unwrap();
@@ -77,6 +79,6 @@ mod tests {
         archive.begin_push("elsewhere", 1 << 20).unwrap();
         assert!(changes.take());
         assert!(!changes.take(), "it was noticed");
-        assert!(CatalogueWatch::watch(&folder.path().join("nowhere")).is_err());
+        assert!(CatalogueWatch::watch(&[folder.path().join("nowhere")]).is_err());
     }
 }

@@ -109,6 +109,9 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`].
     pub fn collected(&self) -> Result<Vec<CollectedHost>, ArchiveError> {
+        if self.is_united() {
+            return self.united_collected();
+        }
         let take = |row: &Row<'_>| {
             Ok(CollectedHost {
                 host: row.get(0)?,
@@ -175,6 +178,10 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`].
     pub fn last_arrival(&self) -> Result<Option<i64>, ArchiveError> {
+        if self.is_united() {
+            let newest = self.all_of(|member| Ok(member.last_arrival()?.into_iter().collect()))?;
+            return Ok(newest.into_iter().max());
+        }
         let query = "SELECT added_ns FROM tests WHERE entered > 0 ORDER BY entered DESC LIMIT 1";
         self.db.query_row(query, [], |row| row.get(0)).optional().map_err(self.sql("reading"))
     }
@@ -184,6 +191,10 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`].
     pub fn hosts(&self) -> Result<Vec<(String, Option<String>)>, ArchiveError> {
+        if self.is_united() {
+            let all = self.united_map(|member| Ok(member.hosts()?.into_iter().collect()))?;
+            return Ok(all.into_iter().collect());
+        }
         let run = || {
             let mut all = self.db.prepare_cached("SELECT address, name FROM hosts ORDER BY address")?;
             all.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()

@@ -7,7 +7,6 @@
 
 use crate::error::ArchiveError;
 use crate::find::{Filter, When};
-use crate::rollup::parts;
 use crate::{Archive, PoolPeriod, PooledStream};
 use jitlat_core::distribution::percentile::Percent;
 use jitlat_core::metrics::stat::t_quantile;
@@ -222,7 +221,7 @@ impl Archive {
         let mut groups = Groups::default();
         let hours = match filter.selects_single_tests() {
             true => Vec::new(),
-            false => parts(&self.db, stream, PoolPeriod::Hour, from, to).map_err(self.sql("reading"))?,
+            false => self.parts(stream, &|at| PoolPeriod::Hour.around(at), from, to)?,
         };
         if hours.len() >= MIN_HOURS || (!hours.is_empty() && self.has_removed_tests()?) {
             for (start, end) in hours {

@@ -209,7 +209,7 @@ impl Archive {
             fs::rename(&new, &file).map_err(ArchiveError::io("renaming the copy to", &file))?;
         }
         let db = catalogue::open(root, For::Making)?;
-        let archive = Archive { root: root.to_owned(), db, stop: None };
+        let archive = Archive { root: root.to_owned(), db, stop: None, members: Vec::new() };
         let tests = archive.extent()?.tests;
         done.from_copy = usable.then_some(tests);
         let lost = archive.forget_missing_files()?;

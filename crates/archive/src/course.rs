@@ -5,7 +5,6 @@ use crate::error::ArchiveError;
 use crate::find::Filter;
 use crate::newest::is_bad;
 use crate::packed::{read_delays, read_pool};
-use crate::rollup::parts;
 use crate::{Archive, PoolPeriod, PooledStream, TestId};
 use jitlat_core::pool::Pool;
 use rusqlite::params;
@@ -74,6 +73,12 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`].
     pub fn tests_between(&self, stream: i64, from: i64, to: i64) -> Result<u64, ArchiveError> {
+        if self.is_united() {
+            return match self.only_place(stream)? {
+                Some((member, local)) => member.tests_between(local, from, to),
+                None => Ok(self.verdicts(stream, from, to)?.tests.len() as u64),
+            };
+        }
         let query = "SELECT count(*) FROM tests WHERE stream = ? AND started_ns >= ? AND started_ns < ?";
         let count = |row: &rusqlite::Row<'_>| crate::catalogue::unsigned(row, 0);
         self.db.query_row(query, params![stream, from, to], count).map_err(self.sql("reading"))
@@ -84,6 +89,11 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`].
     pub fn first_and_last(&self, stream: i64) -> Result<Option<(i64, i64)>, ArchiveError> {
+        if self.is_united() {
+            let found = self.at_places(stream, Archive::first_and_last)?;
+            let both = |(a, b): (i64, i64), (c, d): (i64, i64)| (a.min(c), b.max(d));
+            return Ok(found.into_iter().flatten().reduce(both));
+        }
         let query = "SELECT (SELECT min(started_ns) FROM tests WHERE stream = ?1), (SELECT max(started_ns) FROM tests WHERE stream = ?1)";
         let both = |row: &rusqlite::Row<'_>| Ok(row.get::<_, Option<i64>>(0)?.zip(row.get(1)?));
         self.db.query_row(query, [stream], both).map_err(self.sql("reading"))
@@ -103,7 +113,7 @@ impl Archive {
         if period == PoolPeriod::Test {
             return self.course_of_tests(stream, from, to);
         }
-        let spans = parts(&self.db, stream, period, from, to).map_err(self.sql("reading"))?;
+        let spans = self.parts(stream, &|at| period.around(at), from, to)?;
         let mut stored = self.stored_in_one_pass(stream, period, from, to, read_delays)?;
         let course = |(start, end): (i64, i64)| {
             let (start_ns, end_ns) = (start.max(from), end.min(to));
@@ -117,6 +127,13 @@ impl Archive {
     }
 
     fn course_of_tests(&self, stream: i64, from: i64, to: i64) -> Result<Vec<StreamPeriod>, ArchiveError> {
+        if self.is_united() {
+            let found = self.at_places(stream, |member, local| member.course_of_tests(local, from, to))?;
+            let mut all: Vec<StreamPeriod> = found.into_iter().flatten().collect();
+            all.sort_by_key(|period| (period.start_ns, period.test));
+            all.dedup_by_key(|period| period.test);
+            return Ok(all);
+        }
         let query = "SELECT id, started_ns, pool FROM tests WHERE stream = ? AND started_ns >= ? AND started_ns < ? ORDER BY 2, 1";
         let sql = self.sql("reading");
         let mut tests = self.db.prepare_cached(query).map_err(&sql)?;
@@ -158,6 +175,13 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`].
     pub fn verdicts(&self, stream: i64, from: i64, to: i64) -> Result<Verdicts, ArchiveError> {
+        if self.is_united() {
+            let found = self.at_places(stream, |member, local| Ok(member.verdicts(local, from, to)?.tests))?;
+            let mut tests: Vec<_> = found.into_iter().flatten().collect();
+            tests.sort_by_key(|(at, _, id)| (*at, *id));
+            tests.dedup_by_key(|(_, _, id)| *id);
+            return Ok(Verdicts { tests });
+        }
         let query = "SELECT started_ns, severity, id FROM tests WHERE stream = ? AND started_ns >= ? AND started_ns < ? ORDER BY 1, 3";
         let run = || {
             let mut tests = self.db.prepare_cached(query)?;

@@ -256,6 +256,9 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`].
     pub fn list(&self, filter: &Filter, figures: &[Selector]) -> Result<Vec<ListedTest>, ArchiveError> {
+        if self.is_united() {
+            return self.united_list(|member| member.list(filter, figures));
+        }
         let (condition, values) = filter.condition(self)?;
         let there = crate::catalogue::figure_columns(&self.db).map_err(self.sql("reading"))?;
         let columns: String = figures
@@ -293,6 +296,9 @@ impl Archive {
         &self,
         filter: &Filter,
     ) -> Result<Vec<(i64, crate::PooledStream)>, ArchiveError> {
+        if self.is_united() {
+            return self.united_streams(filter);
+        }
         let only = Filter {
             path: filter.path.clone(),
             protocols: filter.protocols.clone(),

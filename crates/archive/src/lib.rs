@@ -75,6 +75,7 @@ mod sums;
 mod text;
 mod tidy;
 mod totals;
+mod united;
 
 pub use add::AddOutcome;
 pub use alerts::{
@@ -116,6 +117,7 @@ pub use silences::Silence;
 pub use slots::SlotFilter;
 pub use tidy::{Compacted, Pruned, Retention};
 pub use totals::{ArchiveTotals, NO_LOSS, StreamTotal, share_bucket};
+pub use united::MAX_MEMBERS;
 
 /// Compiles the example of the README.
 #[cfg(doctest)]
@@ -151,6 +153,8 @@ pub struct Archive {
     db: Connection,
     /// Set to true by the caller when the result of a query is no longer needed.
     stop: Option<Arc<AtomicBool>>,
+    /// Archives that are read as one; empty for a single archive.
+    members: Vec<Archive>,
 }
 
 /// The write lock, held until this value is dropped.
@@ -164,7 +168,7 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`], for example if there is no archive, or if it has another version.
     pub fn open(root: &Path) -> Result<Archive, ArchiveError> {
-        Ok(Archive { root: root.to_owned(), db: opened(root, For::Reading)?, stop: None })
+        Ok(Archive { root: root.to_owned(), db: opened(root, For::Reading)?, stop: None, members: Vec::new() })
     }
 
     /// Opens the archive in the folder `root` for writing.
@@ -172,7 +176,7 @@ impl Archive {
     /// # Errors
     /// Same as [`Archive::open`].
     pub fn open_to_write(root: &Path) -> Result<Archive, ArchiveError> {
-        Ok(Archive { root: root.to_owned(), db: opened(root, For::Writing)?, stop: None })
+        Ok(Archive { root: root.to_owned(), db: opened(root, For::Writing)?, stop: None, members: Vec::new() })
     }
 
     /// Opens the archive in the folder `root` for writing; creates it if it does not exist.
@@ -194,7 +198,7 @@ impl Archive {
             }
             _ => {}
         }
-        Ok(Archive { root: root.to_owned(), db: catalogue::open(root, For::Making)?, stop: None })
+        Ok(Archive { root: root.to_owned(), db: catalogue::open(root, For::Making)?, stop: None, members: Vec::new() })
     }
 
     /// Migrates the archive in the folder `root` to the latest version. Returns the previous version.
@@ -221,6 +225,7 @@ impl Archive {
         let handler = asked.map(|asked| move || asked.load(Ordering::Relaxed));
         // If the handler cannot be set, queries just cannot be stopped.
         let _ = self.db.progress_handler(STEPS_PER_STOP_CHECK, handler);
+        self.members.iter_mut().for_each(|member| member.stop_with(stop.clone()));
         self.stop = stop;
     }
 
@@ -229,7 +234,7 @@ impl Archive {
         self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
-    /// Returns the folder of the archive.
+    /// Returns the folder of the archive; of several archives as one, that of the first.
     pub fn root(&self) -> &Path {
         &self.root
     }

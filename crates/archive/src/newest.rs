@@ -77,6 +77,9 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`].
     pub fn newest(&self) -> Result<Vec<Newest>, ArchiveError> {
+        if self.is_united() {
+            return self.united_newest();
+        }
         self.newest_tests().map_err(self.sql("reading"))
     }
 
@@ -122,6 +125,9 @@ impl Archive {
         &self,
         figures: &[&str; N],
     ) -> Result<BTreeMap<i64, [Option<f64>; N]>, ArchiveError> {
+        if self.is_united() {
+            return self.united_newest_figures(figures);
+        }
         let run = || {
             let there = crate::catalogue::figure_columns(&self.db)?;
             let column = |key: &&str| {
@@ -156,6 +162,14 @@ impl Archive {
         figure: &str,
         since_ns: i64,
     ) -> Result<Vec<(i64, Option<f64>)>, ArchiveError> {
+        if self.is_united() {
+            let found = self.at_places(stream, |member, local| member.figure_since(local, figure, since_ns))?;
+            let mut all: Vec<(i64, Option<f64>)> = found.into_iter().flatten().collect();
+            all.sort_by_key(|(at, _)| *at);
+            // A stream has no two tests at the same nanosecond.
+            all.dedup_by_key(|(at, _)| *at);
+            return Ok(all);
+        }
         let run = || {
             if !crate::catalogue::figure_columns(&self.db)?.contains(figure) {
                 return Ok(Vec::new());
@@ -176,6 +190,9 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`].
     pub fn host_names(&self) -> Result<BTreeMap<String, String>, ArchiveError> {
+        if self.is_united() {
+            return self.united_map(Archive::host_names);
+        }
         let run = || {
             let mut hosts =
                 self.db.prepare_cached("SELECT address, name FROM hosts WHERE name IS NOT NULL")?;
@@ -192,6 +209,11 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`].
     pub fn regular_distance(&self, stream: i64) -> Result<Option<i64>, ArchiveError> {
+        if self.is_united() {
+            // The member with the newest test has the current timetable.
+            let of = |member: &Archive, local| Ok((member.first_and_last(local)?.map(|(_, last)| last), member.regular_distance(local)?));
+            return Ok(self.at_places(stream, of)?.into_iter().max().and_then(|(_, distance)| distance));
+        }
         let query = "SELECT started_ns FROM tests t WHERE stream = ? AND NOT EXISTS (SELECT 1 FROM tags WHERE test = t.number AND key = 'asked') \
                      ORDER BY started_ns DESC LIMIT ?";
         self.distance(query, stream).map_err(self.sql("reading"))
@@ -240,7 +262,8 @@ impl Archive {
     /// [`ArchiveError`].
     pub fn listed(&self, id: TestId) -> Result<ListedTest, ArchiveError> {
         let query = format!("SELECT {LISTED} FROM {TABLES} WHERE t.id = ?");
-        self.db.query_row(&query, [id.0], listed).map_err(self.sql("reading"))
+        let home = self.home(id)?;
+        home.db.query_row(&query, [id.0], listed).map_err(home.sql("reading"))
     }
 
     /// Returns the number of tests, and the time that they cover. The query is cheap enough for one call per second.
@@ -248,6 +271,9 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`].
     pub fn extent(&self) -> Result<ArchiveExtent, ArchiveError> {
+        if self.is_united() {
+            return self.united_extent();
+        }
         let query = "SELECT (SELECT count(*) FROM tests), (SELECT min(started_ns) FROM tests), (SELECT max(started_ns) FROM tests)";
         let take = |row: &Row<'_>| {
             Ok(ArchiveExtent { tests: unsigned(row, 0)?, first_ns: row.get(1)?, last_ns: row.get(2)? })

@@ -227,6 +227,9 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`].
     pub fn pushes(&self) -> Result<Vec<Pushed>, ArchiveError> {
+        if self.is_united() {
+            return self.all_of(Archive::pushes);
+        }
         let waiting =
             format!("SELECT count(*), min(t.started_ns) FROM tests t WHERE t.entered > ? AND {WAITS}");
         let run = || {

@@ -9,7 +9,7 @@ use crate::catalogue::figure_columns;
 use crate::error::ArchiveError;
 use crate::find::{Filter, TABLES};
 use crate::packed::{read_figures, read_pool};
-use crate::rollup::{RollupError, parts, parts_around};
+use crate::rollup::RollupError;
 use crate::{Archive, PoolPeriod, PooledStream, TestId};
 use jitlat_core::pool::{self, Pool, PoolScalar};
 use jitlat_core::scalars::{SCALARS, Scalar};
@@ -112,6 +112,9 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`].
     pub fn has_removed_tests(&self) -> Result<bool, ArchiveError> {
+        if self.is_united() {
+            return self.any(Archive::has_removed_tests);
+        }
         self.db
             .query_row("SELECT EXISTS (SELECT 1 FROM kept)", [], |row| row.get(0))
             .map_err(self.sql("reading"))
@@ -125,14 +128,14 @@ impl Archive {
         by: &Periods,
     ) -> Result<Vec<PeriodValues>, ArchiveError> {
         let (from, to) = filter.range();
-        let spans = parts_around(&self.db, id, |at| by.zone.around(by.length, at), from, to);
+        let spans = self.parts(id, &|at| by.zone.around(by.length, at), from, to)?;
         let is_stored = by.zone.is_utc() && filter.hours.is_none();
         let stored = match is_stored {
             true => self.stored_in_one_pass(id, by.length, from, to, |bytes| read_figures(bytes, figures))?,
             false => BTreeMap::new(),
         };
         let mut points = Vec::new();
-        for (start, end) in spans.map_err(self.sql("reading"))? {
+        for (start, end) in spans {
             let start_ns = if by.length == PoolPeriod::All { self.first(id, from)? } else { start };
             let point = match stored.get(&start).filter(|_| end <= to) {
                 Some(known) => PeriodValues::stored(start_ns, known),
@@ -161,9 +164,7 @@ impl Archive {
         let Some(hours) = &filter.hours else { return self.pool(stream, period, from, to) };
         let mut all = Pool::default();
         // Only months with tests are searched for these hours.
-        for (start, end) in
-            parts(&self.db, stream, PoolPeriod::Month, from, to).map_err(self.sql("reading"))?
-        {
+        for (start, end) in self.parts(stream, &|at| PoolPeriod::Month.around(at), from, to)? {
             for (start, end) in hours.within(start.max(from), end.min(to)) {
                 all.merge(&self.pool(stream, PoolPeriod::Day, start, end)?);
             }
@@ -178,6 +179,9 @@ impl Archive {
         filter: &Filter,
         mut take: impl FnMut(i64, &Pool),
     ) -> Result<(), ArchiveError> {
+        if self.is_united() {
+            return self.united_each_test(stream, filter, take);
+        }
         let (condition, mut values) = filter.condition(self)?;
         let query = format!(
             "SELECT t.started_ns, t.pool FROM {TABLES} WHERE {condition} AND t.stream = ? ORDER BY t.started_ns, t.id"
@@ -196,6 +200,27 @@ impl Archive {
             Ok(())
         };
         self.known_failure(run())
+    }
+
+    /// Returns the start and the identifier of each test of a stream that matches `filter`, in order of time.
+    pub(crate) fn selected_starts(
+        &self,
+        stream: i64,
+        filter: &Filter,
+    ) -> Result<Vec<(i64, i64)>, ArchiveError> {
+        let (condition, mut values) = filter.condition(self)?;
+        let query = format!(
+            "SELECT t.started_ns, t.id FROM {TABLES} WHERE {condition} AND t.stream = ? ORDER BY t.started_ns, t.id"
+        );
+        values.push(Value::Integer(stream));
+        let run = || {
+            let mut tests = self.db.prepare_cached(&query)?;
+            let found = tests.query_map(params_from_iter(values), |row| Ok((row.get(0)?, row.get(1)?)))?;
+            found.collect::<rusqlite::Result<Vec<(i64, i64)>>>()
+        };
+        let mut found = run().map_err(self.sql("reading"))?;
+        found.retain(|(at, _)| filter.has_hour(*at));
+        Ok(found)
     }
 
     fn periods_of_tests(
@@ -235,6 +260,11 @@ impl Archive {
     }
 
     fn first(&self, stream: i64, from: i64) -> Result<i64, ArchiveError> {
+        if self.is_united() {
+            let firsts = self.at_places(stream, |member, local| member.first(local, from))?;
+            // A member without tests from that time on has 0.
+            return Ok(firsts.into_iter().filter(|first| *first != 0).min().unwrap_or(0));
+        }
         let query = "SELECT coalesce(min(started_ns), 0) FROM tests WHERE stream = ? AND started_ns >= ?";
         self.db.query_row(query, [stream, from], |row| row.get(0)).map_err(self.sql("reading"))
     }
@@ -247,6 +277,16 @@ impl Archive {
         filter: &Filter,
         figures: &[&Scalar],
     ) -> Result<Vec<PeriodValues>, ArchiveError> {
+        if self.is_united() {
+            let found = self.at_places(stream, |member, local| match member.tests_of(local, filter, figures) {
+                Err(ArchiveError::Usage(_)) => Ok(Vec::new()),
+                found => found,
+            })?;
+            let mut all: Vec<PeriodValues> = found.into_iter().flatten().collect();
+            all.sort_by(|a, b| (a.start_ns, &a.test).cmp(&(b.start_ns, &b.test)));
+            all.dedup_by(|later, first| later.test == first.test);
+            return Ok(all);
+        }
         let (condition, mut values) = filter.condition(self)?;
         values.push(Value::Integer(stream));
         let run = || -> Result<Vec<PeriodValues>, RollupError> {

@@ -61,6 +61,9 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`].
     pub fn reports_after(&self, number: i64) -> Result<Vec<(i64, ReportedSlot)>, ArchiveError> {
+        if self.is_united() {
+            return self.all_of(|member| member.reports_after(number));
+        }
         let run = || {
             let query = "SELECT number, test, client, server, at_ns, since_ns, fault, reason FROM slot_reports \
                          WHERE number > ? ORDER BY number";
@@ -108,6 +111,9 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`].
     pub fn labels(&self) -> Result<BTreeMap<String, BTreeMap<String, String>>, ArchiveError> {
+        if self.is_united() {
+            return self.united_map(Archive::labels);
+        }
         let run = || {
             let mut labels = self.db.prepare_cached("SELECT host, name, value FROM host_labels")?;
             let take = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));

@@ -139,7 +139,7 @@ pub(crate) fn day_name(at: i64) -> String {
 }
 
 /// A stream: all tests of the same traffic between two hosts. Their packets can be pooled.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PooledStream {
     /// Address of the sender; `-` if unknown.
@@ -425,7 +425,7 @@ fn pool_of(
 }
 
 /// Returns the start and the end of each `period`, in UTC, within `start..end` in which a stream has tests.
-pub(crate) fn parts(
+fn parts(
     db: &Connection,
     stream: i64,
     period: PoolPeriod,
@@ -436,7 +436,7 @@ pub(crate) fn parts(
 }
 
 /// Like [`parts`], for periods of any calendar: `around` returns the start and the end of the period that contains a time.
-pub(crate) fn parts_around(
+fn parts_around(
     db: &Connection,
     stream: i64,
     around: impl Fn(i64) -> (i64, i64),
@@ -463,6 +463,24 @@ pub(crate) fn parts_around(
 }
 
 impl Archive {
+    /// Returns the periods in which a stream has tests, like [`parts_around`].
+    pub(crate) fn parts(
+        &self,
+        stream: i64,
+        around: &dyn Fn(i64) -> (i64, i64),
+        start: i64,
+        end: i64,
+    ) -> Result<Vec<(i64, i64)>, ArchiveError> {
+        if self.is_united() {
+            let found = self.at_places(stream, |member, local| member.parts(local, around, start, end))?;
+            let mut all: Vec<(i64, i64)> = found.into_iter().flatten().collect();
+            all.sort_unstable();
+            all.dedup();
+            return Ok(all);
+        }
+        parts_around(&self.db, stream, around, start, end).map_err(self.sql("reading"))
+    }
+
     /// Applies `read` to the stored roll-ups of a stream that begin in `from..to`, in order of start time. This takes
     /// one pass and does not decode whole pools. Skips roll-ups that are unreadable, and those that do not include all
     /// of their shorter periods.
@@ -474,6 +492,12 @@ impl Archive {
         to: i64,
         read: impl Fn(&[u8]) -> Option<T>,
     ) -> Result<BTreeMap<i64, T>, ArchiveError> {
+        if self.is_united() {
+            return match self.only_place(stream)? {
+                Some((member, local)) => member.stored_in_one_pass(local, period, from, to, read),
+                None => Ok(BTreeMap::new()),
+            };
+        }
         self.known_failure(self.stored_by_start(stream, period, from, to, read))
     }
 
@@ -525,6 +549,9 @@ impl Archive {
         start: i64,
         end: i64,
     ) -> Result<Pool, ArchiveError> {
+        if self.is_united() {
+            return self.united_pool(stream, period, start, end);
+        }
         // Use the longest periods that fit between `start` and `end`.
         let mut pool = Pool::default();
         let mut spans = vec![(period, start, end)];

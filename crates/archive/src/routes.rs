@@ -110,6 +110,13 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`].
     pub fn routes(&self, src: &str, dst: &str, most: usize) -> Result<Vec<Route>, ArchiveError> {
+        if self.is_united() {
+            let mut all = self.all_of(|member| member.routes(src, dst, most))?;
+            all.sort_by_key(|route| (std::cmp::Reverse(route.first_ns), route.route.clone()));
+            all.dedup_by(|later, first| (&later.route, later.first_ns) == (&first.route, first.first_ns));
+            all.truncate(most);
+            return Ok(all);
+        }
         let run = || {
             let query = "SELECT id, route, src, dst, first_ns, last_ns, hops FROM routes WHERE src = ? AND dst = ? \
                          ORDER BY first_ns DESC, id DESC LIMIT ?";

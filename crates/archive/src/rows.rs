@@ -71,6 +71,9 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError::NoSuchTest`], [`ArchiveError::Ambiguous`].
     pub fn find(&self, text: &str) -> Result<TestId, ArchiveError> {
+        if self.is_united() {
+            return self.united_find(text);
+        }
         let none = || ArchiveError::NoSuchTest { archive: self.root.clone(), id: text.to_owned() };
         let digits = text.len() <= 16 && text.len() >= 4 && text.bytes().all(|b| b.is_ascii_hexdigit());
         let found: Vec<i64> = if digits {
@@ -143,6 +146,9 @@ impl Archive {
     }
 
     pub(crate) fn rows(&self, id: TestId) -> Result<TestRows, ArchiveError> {
+        if self.is_united() {
+            return self.home(id)?.rows(id);
+        }
         let mut tries = 0;
         loop {
             let location = self.location(id)?;
@@ -160,6 +166,9 @@ impl Archive {
     }
 
     pub(crate) fn rest(&self, id: TestId) -> Result<OtherLines, ArchiveError> {
+        if self.is_united() {
+            return self.home(id)?.rest(id);
+        }
         let query = "SELECT t.rest, s.model FROM tests t JOIN streams s ON s.id = t.stream WHERE t.id = ?";
         let (bytes, model) = self.with_model(query, id)?;
         StreamModel::rest(&bytes, &model, &format!("the header of test {id}"))
@@ -195,6 +204,9 @@ impl Archive {
     /// # Errors
     /// Same as [`Archive::reader`].
     pub fn header(&self, id: TestId) -> Result<TestHeader, ArchiveError> {
+        if self.is_united() {
+            return self.home(id)?.header(id);
+        }
         let location = self.location(id)?;
         let query = "SELECT hash, source FROM tests WHERE id = ?";
         let known = self.db.query_row(query, [id.0], |row| Ok((row.get(0)?, row.get(1)?)));
@@ -222,6 +234,9 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`].
     pub fn session(&self, id: TestId) -> Result<Session, ArchiveError> {
+        if self.is_united() {
+            return self.home(id)?.session(id);
+        }
         let query = "SELECT t.session, s.model FROM tests t JOIN streams s ON s.id = t.stream WHERE t.id = ?";
         let (bytes, model) = self.with_model(query, id)?;
         if bytes.is_empty() {

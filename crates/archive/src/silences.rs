@@ -63,6 +63,9 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`].
     pub fn silences(&self, most: usize) -> Result<Vec<Silence>, ArchiveError> {
+        if self.is_united() {
+            return self.all_of(|member| member.silences(most));
+        }
         let run = || {
             let query = "SELECT id, alert, test, host, site, from_ns, until_ns, author, note FROM silences \
                          ORDER BY until_ns DESC, id DESC LIMIT ?";

@@ -41,6 +41,9 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`].
     pub fn slots(&self) -> Result<Vec<(SlotFilter, u64)>, ArchiveError> {
+        if self.is_united() {
+            return self.united_slots();
+        }
         let run = || {
             let query = "SELECT name, value FROM counters WHERE substr(name, 1, 5) = ?";
             let mut counters = self.db.prepare_cached(query)?;

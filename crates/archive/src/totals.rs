@@ -44,8 +44,8 @@ pub struct StreamTotal {
 /// Totals of an archive.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ArchiveTotals {
-    /// Number of tests added to the archive.
-    pub entered: i64,
+    /// Number of tests added to the archive; of several archives as one, to each.
+    pub entered: Vec<i64>,
     /// Streams, in the order in which they were first added.
     pub streams: Vec<StreamTotal>,
     /// Number of streams beyond the requested maximum, which were left out.
@@ -60,20 +60,23 @@ pub(crate) fn count_loss(all: &Transaction<'_>, stream: i64, share: f64) -> rusq
 }
 
 impl Archive {
-    /// Returns the totals of the first `most` streams. They include the packets of tests added after test `after`, or
-    /// of all tests, even removed ones, if `after` is `None`.
+    /// Returns the totals of the first `most` streams. They include the packets of tests added after `after`
+    /// ([`ArchiveTotals::entered`] of an earlier result), or of all tests, even removed ones, if `after` is `None`.
     ///
     /// # Errors
     /// [`ArchiveError`].
-    pub fn totals(&self, after: Option<i64>, most: usize) -> Result<ArchiveTotals, ArchiveError> {
+    pub fn totals(&self, after: Option<&[i64]>, most: usize) -> Result<ArchiveTotals, ArchiveError> {
+        if self.is_united() {
+            return self.united_totals(after, most);
+        }
         let sql = self.sql("reading");
         // A single transaction gives a consistent view.
         let moment = self.db.unchecked_transaction().map_err(&sql)?;
-        let mut totals = ArchiveTotals { entered: self.entered()?, ..ArchiveTotals::default() };
+        let mut totals = ArchiveTotals { entered: self.entered_counts()?, ..ArchiveTotals::default() };
         let (streams, count) = self.stream_list(most).map_err(&sql)?;
         totals.left_out = count.saturating_sub(streams.len() as u64);
         totals.streams = streams;
-        match after {
+        match after.and_then(<[i64]>::first) {
             None => {
                 for total in &mut totals.streams {
                     total.pool = self.pool(total.stream_id, PoolPeriod::All, i64::MIN, i64::MAX)?;
@@ -94,6 +97,17 @@ impl Archive {
         }
         drop(moment);
         Ok(totals)
+    }
+
+    /// Returns the number of tests added to the archive, or to each of several archives as one.
+    ///
+    /// # Errors
+    /// [`ArchiveError`].
+    pub fn entered_counts(&self) -> Result<Vec<i64>, ArchiveError> {
+        if self.is_united() {
+            return self.all_of(Archive::entered_counts);
+        }
+        Ok(vec![self.entered()?])
     }
 
     fn stream_list(&self, most: usize) -> rusqlite::Result<(Vec<StreamTotal>, u64)> {

@@ -1,4 +1,4 @@
-//! `jitlat web [ARCHIVE]`: serves an archive as web pages.
+//! `jitlat web [ARCHIVE]…`: serves archives as web pages.
 
 use crate::archive;
 use crate::confinement::ConfinementArgs;
@@ -6,7 +6,7 @@ use crate::exit::ExitStatus;
 use crate::interrupt::Signals;
 use crate::monitor::instruments::MonitorInstruments;
 use crate::options::{key, read_key_file};
-use anyhow::{Context, Error, Result};
+use anyhow::{Context, Error, Result, bail};
 use clap::Args;
 use jitlat_archive::is_archive;
 use jitlat_core::Span;
@@ -31,9 +31,9 @@ use std::sync::Arc;
                   tests from it."
 )]
 pub struct WebArgs {
-    /// Folder of the archive, which tests fill with --archive DIR
+    /// Folders of archives, which tests fill with --archive DIR; several are shown as one
     #[arg(value_name = "ARCHIVE", default_value = ".", hide_default_value = true)]
-    archive: PathBuf,
+    archives: Vec<PathBuf>,
     /// Address, port, or both (127.0.0.1:2680); port 0: the system chooses
     #[arg(long, value_name = "ADDRESS", value_parser = listen)]
     listen: Option<SocketAddr>,
@@ -125,6 +125,13 @@ impl RunArgs {
     }
 }
 
+impl WebArgs {
+    /// Returns the folder of the archive, or of the first one.
+    fn archive(&self) -> &Path {
+        self.archives.first().map_or(Path::new("."), PathBuf::as_path)
+    }
+}
+
 fn listen(text: &str) -> Result<SocketAddr, QuantityError> {
     quantity::listen(text).map(address)
 }
@@ -136,7 +143,11 @@ fn address((ip, port): (Option<IpAddr>, Option<u16>)) -> SocketAddr {
 
 /// Serves the pages until a signal requests to stop.
 pub fn run(args: &WebArgs) -> Result<ExitStatus> {
-    let mut settings = Settings::new(&args.archive);
+    if args.archives.len() > 1 && args.run.run.is_some() {
+        bail!("--run: results of tests from the page are added to one archive, but {} were named", args.archives.len());
+    }
+    let mut settings = Settings::new(args.archive());
+    settings.others = args.archives.iter().skip(1).cloned().collect();
     settings.listen = args.listen.unwrap_or(settings.listen);
     settings.access = match &args.token_file {
         Some(path) => {
@@ -150,7 +161,7 @@ pub fn run(args: &WebArgs) -> Result<ExitStatus> {
             None => ReadAccess::Local,
         },
     };
-    settings.runs = args.run.runs(&args.archive)?;
+    settings.runs = args.run.runs(args.archive())?;
     settings.plain = args.plain;
     settings.identity = args.certificate.as_deref().map(certificate).transpose()?;
     let signals = Signals::to_stop()?;
@@ -158,7 +169,7 @@ pub fn run(args: &WebArgs) -> Result<ExitStatus> {
     let confined = confine(args, &settings)?;
     if settings.runs.is_some() {
         // Create the archive if it does not exist, because tests need it for their results.
-        archive::check(Some(&args.archive), false)?;
+        archive::check(Some(args.archive()), false)?;
     }
     settings.identity = match settings.identity {
         None => made(args, &settings)?,
@@ -181,14 +192,14 @@ pub fn run(args: &WebArgs) -> Result<ExitStatus> {
 /// Gives up all privileges that the server does not need; `None` with `--no-sandbox`.
 fn confine(args: &WebArgs, settings: &Settings) -> Result<Option<Confined>> {
     // Otherwise there is nothing to serve, which is reported when it is opened.
-    if !is_archive(&args.archive) && settings.runs.is_none() {
+    if !is_archive(args.archive()) && settings.runs.is_none() {
         return Ok(None);
     }
     let low = (1..1024).contains(&settings.listen.port());
     let capabilities = [(low, Capability::NetBindService), (args.run.run.is_some(), Capability::NetRaw)];
     let confinement = Confinement {
         capabilities: capabilities.into_iter().filter(|(needed, _)| *needed).map(|(_, c)| c).collect(),
-        folders: vec![args.archive.clone()],
+        folders: args.archives.clone(),
         calls: CallSet::Monitor,
         ..Confinement::default()
     };
@@ -207,7 +218,7 @@ fn made(args: &WebArgs, settings: &Settings) -> Result<Option<Identity>> {
         return Ok(None);
     }
     let names = [settings.listen.ip().to_string()];
-    let path = args.archive.join("certificate.pem");
+    let path = args.archive().join("certificate.pem");
     let (identity, _) = Identity::made(&path, &names)
         .context("a certificate for HTTPS is needed: give --certificate FILE, or --plain to do without")?;
     Ok(Some(identity))

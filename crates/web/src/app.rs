@@ -31,6 +31,8 @@ use tokio::sync::Semaphore;
 #[derive(Debug)]
 pub struct App {
     pub root: PathBuf,
+    /// Folders of the archives that are shown as one; the first is `root`.
+    pub roots: Vec<PathBuf>,
     pub access: ReadAccess,
     pub limits: WebLimits,
     /// Value of the cookie that stands for the token in a browser; empty if there is no token.
@@ -64,7 +66,8 @@ pub struct App {
 impl App {
     /// Creates the state. Opens the archive, so that an unreadable archive is reported at once.
     pub fn new(settings: &Settings) -> Result<App, WebError> {
-        let archive = Archive::open(&settings.archive)?;
+        let roots: Vec<PathBuf> = [&settings.archive].into_iter().chain(&settings.others).cloned().collect();
+        let archive = Archive::open_all(&roots)?;
         let random = || -> Result<[u8; 32], WebError> {
             let mut bytes = [0; 32];
             getrandom::fill(&mut bytes)
@@ -82,6 +85,7 @@ impl App {
         };
         Ok(App {
             root: settings.archive.clone(),
+            roots,
             access: settings.access.clone(),
             limits: settings.limits,
             cookie,
@@ -139,7 +143,7 @@ impl App {
             // Keep the permit until the work ends, even if the client disconnects.
             let _permit = permit;
             let idle = app.idle().pop();
-            let mut archive = idle.map_or_else(|| Archive::open(&app.root), Ok)?;
+            let mut archive = idle.map_or_else(|| Archive::open_all(&app.roots), Ok)?;
             archive.stop_with(Some(asked));
             let result = work(&archive);
             archive.stop_with(None);

@@ -223,7 +223,7 @@ pub async fn watch(app: Arc<App>) {
 /// Announces new tests until there are no more clients.
 async fn follow(app: &Arc<App>) {
     // Watch before the first read, so that no test is missed in between.
-    let changes = CatalogueWatch::watch(&app.root).ok().and_then(|changes| readable(changes).ok());
+    let changes = CatalogueWatch::watch(&app.roots).ok().and_then(|changes| readable(changes).ok());
     let (mut known, mut sent): (Option<ArchiveExtent>, Instant) = (None, Instant::now());
     while !app.watchers.is_empty() {
         // Continue after errors: an archive that cannot be read now may be readable later.

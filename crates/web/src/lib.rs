@@ -71,7 +71,7 @@ mod verdict;
 mod zone;
 
 pub use access::ReadAccess;
-pub use client::{PostError, post};
+pub use client::{PostError, get, post};
 pub use hosts::{MonitorNow, MonitorState, SlotsNow};
 pub use identity::{Fingerprint, Identity, IdentityError, UnfitFingerprint};
 pub use limits::WebLimits;
@@ -105,6 +105,8 @@ pub const DEFAULT_PORT: u16 = 2680;
 pub struct Settings {
     /// Folder of the archive.
     pub archive: PathBuf,
+    /// Folders of further archives, which are shown with it as one. The page then changes nothing.
+    pub others: Vec<PathBuf>,
     /// Address to listen on; with port 0 the system chooses a port.
     pub listen: SocketAddr,
     /// Certificate of the pages' address; `None`: pages are served without TLS.
@@ -130,6 +132,7 @@ impl Settings {
     pub fn new(archive: &Path) -> Settings {
         Settings {
             archive: archive.to_owned(),
+            others: Vec::new(),
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), DEFAULT_PORT),
             identity: None,
             plain: false,

@@ -181,6 +181,11 @@ async fn change<T: Serialize>(
     app: &Arc<App>,
     work: impl FnOnce(&Archive) -> Result<T, Problem> + Send + 'static,
 ) -> Result<Response, Problem> {
+    if app.roots.len() > 1 {
+        return Err(Problem::NotAllowed(
+            "This page shows several archives as one, and changes none of them: use the page of one of them.".to_owned(),
+        ));
+    }
     let root = app.root.clone();
     let text = app.read(move |_| crate::api::json(&work(&Archive::open_to_write(&root)?)?)).await?;
     Ok(([(header::CONTENT_TYPE, "application/json")], Body::from(text)).into_response())

@@ -229,10 +229,10 @@ fn totals_only_grow_and_are_the_same_from_parts() {
     };
     (1..4).for_each(add);
     let first = archive.totals(None, 10).unwrap();
-    assert_eq!((first.entered, first.streams.len(), first.left_out), (3, 1, 0));
+    assert_eq!((first.entered, first.streams.len(), first.left_out), (vec![3], 1, 0));
     assert_eq!(first.streams[0].pool.tests, 3);
     (4..6).for_each(add);
-    let (more, all) = (archive.totals(Some(3), 10).unwrap(), archive.totals(None, 10).unwrap());
+    let (more, all) = (archive.totals(Some(&[3]), 10).unwrap(), archive.totals(None, 10).unwrap());
     let mut sum = first.streams[0].pool.clone();
     sum.merge(&more.streams[0].pool);
     let whole = &all.streams[0].pool;

@@ -10,4 +10,5 @@ mod lake;
 mod measured;
 mod queries;
 mod truth;
+mod united;
 mod whole;

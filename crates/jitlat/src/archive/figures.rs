@@ -1,7 +1,7 @@
 //! `jitlat archive query` and `compare`: figures of paths over time, and before and after a time.
 
 use super::select::{DateOrAge, FilterArgs, FormArgs, TrafficArgs};
-use super::{WhereArgs, printed};
+use super::{AllArgs, printed};
 use crate::exit::ExitStatus;
 use anyhow::{Result, bail};
 use clap::Args;
@@ -14,7 +14,7 @@ use tracing::warn;
 #[derive(Clone, Debug, Args)]
 pub(super) struct QueryArgs {
     #[command(flatten)]
-    place: WhereArgs,
+    places: AllArgs,
     #[command(flatten)]
     filter: FilterArgs,
     /// Only tests with this tag, key=value; may be repeated
@@ -38,7 +38,7 @@ pub(super) struct QueryArgs {
 #[derive(Clone, Debug, Args)]
 pub(super) struct ArchiveCompareArgs {
     #[command(flatten)]
-    place: WhereArgs,
+    places: AllArgs,
     /// Time that separates the two parts: a date, or an age (36h, 7d)
     ///
     /// For example 2026-11-23, 2026-11-23T10:00:00Z, 36h or 7d.
@@ -88,7 +88,7 @@ fn warn_of_removed(archive: &Archive, filter: &Filter) -> Result<()> {
 }
 
 pub(super) fn query(args: &QueryArgs) -> Result<ExitStatus> {
-    let archive = Archive::open(&args.place.archive)?;
+    let archive = Archive::open_all(&args.places.archives)?;
     let figures = of_whole_tests(&args.figures)?;
     let filter = args.filter.filter(&args.tags)?;
     warn_of_removed(&archive, &filter)?;
@@ -98,7 +98,7 @@ pub(super) fn query(args: &QueryArgs) -> Result<ExitStatus> {
 }
 
 pub(super) fn compare(args: &ArchiveCompareArgs) -> Result<ExitStatus> {
-    let archive = Archive::open(&args.place.archive)?;
+    let archive = Archive::open_all(&args.places.archives)?;
     let figures = match args.figures.is_empty() {
         true => SCALARS
             .iter()

@@ -97,6 +97,14 @@ struct WhereArgs {
     archive: PathBuf,
 }
 
+/// Argument with the folders of archives that are read as one.
+#[derive(Clone, Debug, Args)]
+struct AllArgs {
+    /// Folders of archives; several are read as one, in which each test counts once
+    #[arg(value_name = "DIR", required = true)]
+    archives: Vec<PathBuf>,
+}
+
 #[derive(Clone, Debug, Args)]
 struct AddArgs {
     #[command(flatten)]
@@ -112,7 +120,7 @@ struct AddArgs {
 #[derive(Clone, Debug, Args)]
 struct LsArgs {
     #[command(flatten)]
-    place: WhereArgs,
+    places: AllArgs,
     #[command(flatten)]
     filter: FilterArgs,
     /// Only tests with this tag, key=value; may be repeated
@@ -229,7 +237,7 @@ pub fn run(args: &ArchiveArgs) -> Result<ExitStatus> {
     match &args.verb {
         Verb::Add(args) => add(args),
         Verb::Ls(args) => {
-            let archive = Archive::open(&args.place.archive)?;
+            let archive = Archive::open_all(&args.places.archives)?;
             let default =
                 ["loss", "pdv-p99"].map(str::parse).into_iter().collect::<Result<Vec<Selector>, _>>()?;
             let figures = if args.figures.is_empty() { &default } else { &args.figures };

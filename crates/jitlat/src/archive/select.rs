@@ -71,7 +71,7 @@ pub(super) struct TrafficArgs {
     /// Time zone of dates, periods and hours: Europe/Oslo, or an offset such as +05:30
     ///
     /// Default: UTC.
-    #[arg(long, value_name = "ZONE", default_value = "UTC", hide_default_value = true)]
+    #[arg(long, value_name = "ZONE", default_value = "UTC", hide_default_value = true, allow_hyphen_values = true)]
     tz: Zone,
 }
 

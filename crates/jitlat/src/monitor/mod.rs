@@ -3,11 +3,12 @@
 //! contain.
 //!
 //! * [`instruments`] – tests and the server, with the options of the command line; [`captures`] – captures on interfaces
-//! * [`given`] – options in the file
+//! * [`given`] – options in the file; [`fetch`] – a file on a web server
 
 mod captures;
 #[cfg(test)]
 mod demand_tests;
+mod fetch;
 mod given;
 pub mod instruments;
 
@@ -16,6 +17,7 @@ use crate::exit::ExitStatus;
 use crate::interrupt::{self, Signals};
 use anyhow::{Context, Result};
 use clap::Args;
+use fetch::{FetchArgs, Fetching};
 use instruments::MonitorInstruments;
 use jitlat_core::{Span, quantity};
 use jitlat_monitor::runtime::{self, MonitorConfinement, MonitorSettings, Requests};
@@ -68,6 +70,8 @@ pub struct MonitorArgs {
     #[arg(long, hide = true, conflicts_with_all = ["check", "plan", "duration"])]
     run_commands: bool,
     #[command(flatten)]
+    fetch: FetchArgs,
+    #[command(flatten)]
     confinement: ConfinementArgs,
 }
 
@@ -115,6 +119,11 @@ pub fn run(args: &MonitorArgs) -> Result<ExitStatus> {
     if args.run_commands {
         return run_commands(args);
     }
+    if args.fetch.run_fetch {
+        fetch::run(args)?;
+        return Ok(ExitStatus::Measured);
+    }
+    let _fetching = Fetching::start(args)?;
     let Some(model) = runtime::load(&args.file, &MonitorInstruments)? else {
         return Ok(ExitStatus::NotMeasured);
     };

@@ -28,6 +28,7 @@ mod ending;
 mod ends;
 mod equipment;
 mod error;
+mod fetched;
 #[cfg(test)]
 #[path = "../../tests/common/mod.rs"]
 mod fake;
@@ -48,6 +49,7 @@ pub use captures::CaptureSetup;
 pub use confine::MonitorConfinement;
 pub use equipment::{CaptureResult, Equipment, ServerKeys, TestSite};
 pub use error::{AnyError, MonitorError};
+pub use fetched::{FetchError, FetchOutcome, FetchSource, SigningKey, UnfitKey};
 pub use files::{check_files, this_host};
 pub use on_demand::DemandedTest;
 pub use run::{MonitorSettings, Requests, SlotCounts, load, named, run};

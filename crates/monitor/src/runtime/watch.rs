@@ -24,7 +24,7 @@ impl ArchiveWatch {
     /// Watches the archive in the folder `root` from now on; `stop` ends all waits.
     pub fn new(root: &Path, stop: &StopSignal) -> ArchiveWatch {
         ArchiveWatch {
-            changes: CatalogueWatch::watch(root).ok(),
+            changes: CatalogueWatch::watch(&[root]).ok(),
             stop: stop.clone(),
             looked: clock::steady(),
         }

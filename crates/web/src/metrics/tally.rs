@@ -9,8 +9,8 @@ use std::collections::HashMap;
 /// Totals as of the last update.
 #[derive(Debug, Default)]
 pub struct MetricsTally {
-    /// Number of tests that the archive had at the last update; `None` before the first.
-    entered: Option<i64>,
+    /// Numbers of tests that the archives had at the last update; `None` before the first.
+    entered: Option<Vec<i64>>,
     /// Streams in the order of their first test, as in the catalogue. Their pools contain only the new tests.
     pub streams: Vec<StreamTotal>,
     /// Totals of all tests of each stream, by the stream's number.
@@ -51,10 +51,14 @@ impl MetricsTally {
     pub fn update(&mut self, archive: &Archive, most: usize) -> Result<(), ArchiveError> {
         let before = self.entered.take();
         // Fewer tests or other streams mean that the archive was replaced: discard all totals.
-        let entered = archive.entered()?;
-        let totals = match before.filter(|before| *before <= entered && *before > 0) {
+        let entered = archive.entered_counts()?;
+        let has_grown = |before: &Vec<i64>| {
+            let mut both = before.iter().zip(&entered);
+            before.len() == entered.len() && before.iter().any(|n| *n > 0) && both.all(|(a, b)| a <= b)
+        };
+        let totals = match before.filter(has_grown) {
             Some(before) => {
-                let since = archive.totals(Some(before), most)?;
+                let since = archive.totals(Some(&before), most)?;
                 let both = self.streams.iter().zip(&since.streams);
                 let same = both.filter(|(a, b)| a.stream_id == b.stream_id && a.stream == b.stream).count();
                 if same == self.streams.len() {
