@@ -2,9 +2,11 @@
 //!
 //! * [`dataset`] – `jitlat analyze --dataset`: all packets of an archive analysed again
 //! * [`publish`] – Parquet tables for other programs
+//! * [`stream`] – results for other systems
 
 pub mod dataset;
 mod publish;
+mod stream;
 
 use crate::exit::ExitStatus;
 use crate::options::report::{QuietArgs, ReportArgs};
@@ -60,6 +62,11 @@ enum Verb {
                       describes the tables, Iceberg, and stores like S3."
     )]
     Publish(publish::PublishArgs),
+    /// Send results to Kafka, OpenTelemetry, Prometheus and others by a command
+    #[command(
+        after_help = "Each result is sent at least once. docs/guide/lake.md#streams has commands for kcat and curl."
+    )]
+    Stream(stream::StreamArgs),
     /// Merge small packet files into larger ones
     Compact(WhereArgs),
     /// Remove old tests or packets; figures of periods remain
@@ -332,6 +339,7 @@ pub fn run(args: &ArchiveArgs) -> Result<ExitStatus> {
         Verb::Compare(args) => compare(args),
         Verb::Export(args) => export(args),
         Verb::Publish(args) => publish::run(args),
+        Verb::Stream(args) => stream::run(args),
         Verb::Compact(args) => {
             let work = Work::of("moving packets into larger files");
             let done = Archive::open_to_write(&args.archive)?.compact()?;

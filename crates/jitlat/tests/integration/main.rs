@@ -51,6 +51,7 @@ mod seeds;
 mod slips;
 mod small;
 mod spp;
+mod stream;
 mod sweep;
 mod systems;
 mod tcp;
