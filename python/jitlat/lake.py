@@ -194,7 +194,8 @@ def _base64_figure(state: str, name: str) -> float | None:
 def chdb() -> None:
     """Adds two functions to the embedded ClickHouse (chdb) of this process: the aggregate `jitlat_merge(base64Encode(state))`, and
     `jitlat_figure(merged, 'latency-p99')`."""
-    clickhouse: Any = importlib.import_module("chdb")
+    # `chdb` itself does not offer the aggregates of its extension (4.4.0).
+    clickhouse: Any = importlib.import_module("chdb._chdb")
     clickhouse.create_aggregate_function("jitlat_merge", MergedStates, ["String"], "String")
     clickhouse.create_function("jitlat_figure", _base64_figure, ["String", "String"], "Nullable(Float64)")
 

@@ -4,7 +4,9 @@ use crate::errors::{Error, failed, invalid};
 use crate::lake;
 use crate::packets::{Tests, selected};
 use crate::table::{Column, Table};
-use jitlat_archive::{AddOutcome, Archive as StoredArchive, ArchiveError, ListedTest, PoolPeriod, PooledStream};
+use jitlat_archive::{
+    AddOutcome, Archive as StoredArchive, ArchiveError, ListedTest, PoolPeriod, PooledStream,
+};
 use jitlat_core::scalars::{Scalar, Selector, selectors};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -120,7 +122,8 @@ impl Archive {
         let figures = figures.unwrap_or_else(|| Names::Several(vec!["loss".into(), "pdv-p99".into()]));
         let figures = figures.selectors()?;
         let wanted = selected(path, since, before, tags, labels, protocol, direction, severity)?;
-        let tests = py.detach(|| StoredArchive::open(&self.root)?.list(&wanted.filter, &figures)).map_err(failed)?;
+        let tests =
+            py.detach(|| StoredArchive::open(&self.root)?.list(&wanted.filter, &figures)).map_err(failed)?;
         let tests: Vec<ListedTest> = tests.into_iter().filter(|test| wanted.has(test)).collect();
         listed(&tests, &figures)
     }
@@ -225,7 +228,9 @@ impl Archive {
             .detach(|| {
                 let archive = StoredArchive::make(&self.root)?;
                 let paths: Vec<&std::path::Path> = logs.iter().map(PathBuf::as_path).collect();
-                Ok::<_, ArchiveError>(paths.chunks(256).flat_map(|some| archive.add_files(some, &tags)).collect::<Vec<_>>())
+                Ok::<_, ArchiveError>(
+                    paths.chunks(256).flat_map(|some| archive.add_files(some, &tags)).collect::<Vec<_>>(),
+                )
             })
             .map_err(failed)?;
         let (mut ids, mut failures) = (Vec::new(), Vec::new());
@@ -238,7 +243,8 @@ impl Archive {
         if failures.is_empty() {
             return Ok(ids);
         }
-        let text = format!("{} of {} logs were not added: {}", failures.len(), logs.len(), failures.join("; "));
+        let text =
+            format!("{} of {} logs were not added: {}", failures.len(), logs.len(), failures.join("; "));
         Err(Error::new_err(text))
     }
 

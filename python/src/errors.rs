@@ -30,7 +30,9 @@ pub fn failed(error: impl StdError) -> PyErr {
 /// Like [`failed`], for a table that was passed to this module: its faults are not those of a catalogue.
 pub fn of_table(error: ArchiveError) -> PyErr {
     match error {
-        ArchiveError::Impossible(problem) => Error::new_err(format!("the table of packets cannot be used: {problem}")),
+        ArchiveError::Impossible(problem) => {
+            Error::new_err(format!("the table of packets cannot be used: {problem}"))
+        }
         other => failed(other),
     }
 }

@@ -57,7 +57,8 @@ pub fn publish<'py>(
         None => {
             let whole = root.canonicalize().map_err(failed)?;
             let name = whole.file_name().and_then(|name| name.to_str());
-            name.ok_or_else(|| Error::new_err("the folder of the archive has no name: give name="))?.to_owned()
+            name.ok_or_else(|| Error::new_err("the folder of the archive has no name: give name="))?
+                .to_owned()
         }
     };
     let is_remote = filesystem.is_some() || lake.extract::<String>().is_ok_and(|uri| uri.contains("://"));
@@ -80,8 +81,13 @@ pub fn publish<'py>(
         return Err(why);
     }
     let counts = PyDict::new(py);
-    let numbers =
-        [("tests", tests), ("packets_of", packets_of), ("files", files), ("bytes", bytes), ("removed", removed)];
+    let numbers = [
+        ("tests", tests),
+        ("packets_of", packets_of),
+        ("files", files),
+        ("bytes", bytes),
+        ("removed", removed),
+    ];
     numbers.iter().try_for_each(|(key, value)| counts.set_item(key, value))?;
     let unreadable: Vec<(String, String)> =
         unreadable.iter().map(|(id, e)| (id.to_string(), e.to_string())).collect();

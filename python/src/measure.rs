@@ -72,7 +72,11 @@ fn run(
     if let Some(why) = interrupted {
         return Err(why);
     }
-    ended.map_err(|_| crate::errors::Error::new_err("the test panicked: this is a bug in jitlat; please report it"))?.map_err(failed)
+    ended
+        .map_err(|_| {
+            crate::errors::Error::new_err("the test panicked: this is a bug in jitlat; please report it")
+        })?
+        .map_err(failed)
 }
 
 fn results(analysed: Vec<Analysed>, host: &str) -> Vec<Summary> {

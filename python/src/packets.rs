@@ -226,7 +226,8 @@ pub struct Selection {
 impl Selection {
     /// True if a test that the filter selects meets the other conditions.
     pub fn has(&self, test: &ListedTest) -> bool {
-        let is = |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| wanted == found);
+        let is =
+            |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| wanted == found);
         is(&self.protocol, &test.protocol)
             && is(&self.direction, &test.direction)
             && is(&self.severity, &test.severity)
@@ -238,9 +239,12 @@ fn when(name: &str, value: Bound<'_, PyAny>) -> PyResult<When> {
     let text = match value.extract::<String>() {
         Ok(text) => text,
         Err(_) => {
-            let text: String = value.call_method0("isoformat").and_then(|text| text.extract()).map_err(|_| {
-                invalid(format!("{name}: give a date, a datetime, or text such as \"2026-11-23\" or \"7d\""))
-            })?;
+            let text: String =
+                value.call_method0("isoformat").and_then(|text| text.extract()).map_err(|_| {
+                    invalid(format!(
+                        "{name}: give a date, a datetime, or text such as \"2026-11-23\" or \"7d\""
+                    ))
+                })?;
             if text.contains('T') && value.getattr("tzinfo")?.is_none() {
                 return Err(invalid(format!("{name}={text}: give a datetime with time zone")));
             }
@@ -294,7 +298,10 @@ impl Tests {
     }
 
     fn at(&self, k: usize) -> PyResult<Packets> {
-        let archive = self.archive.lock().map_err(|_| Error::new_err("the archive is unusable after an earlier failure"))?;
+        let archive = self
+            .archive
+            .lock()
+            .map_err(|_| Error::new_err("the archive is unusable after an earlier failure"))?;
         Ok(Packets::in_archive(self.root.clone(), archive.header(self.ids[k]).map_err(failed)?))
     }
 }

@@ -73,7 +73,9 @@ impl Pool {
                 .ok_or_else(|| crate::errors::Error::new_err("these bytes are not a pool, or are damaged"))?,
         };
         if !pool.is_possible() {
-            return Err(crate::errors::Error::new_err("the counts contradict each other: no tests can have them"));
+            return Err(crate::errors::Error::new_err(
+                "the counts contradict each other: no tests can have them",
+            ));
         }
         Ok(Pool { pool })
     }

@@ -72,7 +72,10 @@ fn headers(schema: &Schema) -> PyResult<Vec<TestHeader>> {
                  metadata=packets.metadata, of the `Packets` from which it was made"
             )
         } else {
-            format!("this is not a table of packets: it has the columns {}, and no rx_index", columns.join(", "))
+            format!(
+                "this is not a table of packets: it has the columns {}, and no rx_index",
+                columns.join(", ")
+            )
         };
         return Err(invalid(text));
     }
@@ -184,7 +187,10 @@ pub struct State {
 
 impl State {
     fn running(&mut self) -> PyResult<&mut Running> {
-        let running = self.running.get_mut().map_err(|_| Error::new_err("the state is unusable after an earlier failure"))?;
+        let running = self
+            .running
+            .get_mut()
+            .map_err(|_| Error::new_err("the state is unusable after an earlier failure"))?;
         running.as_mut().ok_or_else(|| Error::new_err("the state is unusable after an earlier failure"))
     }
 }
@@ -233,7 +239,13 @@ impl State {
     fn load(data: &[u8], bulk: bool) -> PyResult<State> {
         let wanted = Wanted { bulk, ..Wanted::default() };
         let state = SavedAnalysis::load(data, &wanted.options()).map_err(failed)?;
-        let running = Mutex::new(Some(Running { state, log: None, readings: Vec::new(), first: None, order: RowOrder::default() }));
+        let running = Mutex::new(Some(Running {
+            state,
+            log: None,
+            readings: Vec::new(),
+            first: None,
+            order: RowOrder::default(),
+        }));
         Ok(State { running, wanted, id: 0, name: "state".to_owned() })
     }
 
@@ -253,7 +265,9 @@ impl State {
         let name = self.name.clone();
         let running = self.running()?;
         let (state, readings, first) = (running.state.clone(), running.readings.clone(), running.first);
-        Ok(py.detach(|| Running { state, log: None, readings, first, order: RowOrder::default() }.finish(name)))
+        Ok(py.detach(|| {
+            Running { state, log: None, readings, first, order: RowOrder::default() }.finish(name)
+        }))
     }
 
     fn __reduce__<'py>(&mut self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
@@ -327,7 +341,10 @@ impl Summaries {
     }
 
     fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Summary>> {
-        let tests = self.tests.get_mut().map_err(|_| Error::new_err("the reader is unusable after an earlier failure"))?;
+        let tests = self
+            .tests
+            .get_mut()
+            .map_err(|_| Error::new_err("the reader is unusable after an earlier failure"))?;
         py.detach(|| tests.one())
     }
 }

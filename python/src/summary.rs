@@ -182,10 +182,7 @@ impl Summary {
             "figures",
             "figure",
         ];
-        own.map(str::to_owned)
-            .into_iter()
-            .chain(selectors().map(|s| column_name(&s.to_string())))
-            .collect()
+        own.map(str::to_owned).into_iter().chain(selectors().map(|s| column_name(&s.to_string()))).collect()
     }
 
     /// The report that the command prints with -v.
@@ -261,9 +258,11 @@ impl Summary {
     #[staticmethod]
     fn _load(data: &[u8]) -> PyResult<Summary> {
         let pickled: Result<Pickled, _> = jitlat_core::msgpack::from_slice(data);
-        let Pickled { name, id, session, summary, samples, queued, delayless, first, tags } =
-            pickled.map_err(|e| {
-                Error::new_err(format!("this pickled summary cannot be read, perhaps because another version wrote it: {e}"))
+        let Pickled { name, id, session, summary, samples, queued, delayless, first, tags } = pickled
+            .map_err(|e| {
+                Error::new_err(format!(
+                    "this pickled summary cannot be read, perhaps because another version wrote it: {e}"
+                ))
             })?;
         let samples = Samples { queued, delayless, ..samples };
         Ok(Summary { name, id, session, summary, samples, first, tags })

@@ -40,7 +40,7 @@ def test_tables_for_every_library(archive):
     assert polars.DataFrame(table)["started"].dtype.time_zone == "UTC"
     duckdb = pytest.importorskip("duckdb")
     here = table.arrow()
-    assert duckdb.query("select count(*), min(started) from here").fetchone()[0] == len(table)
+    assert duckdb.query("select count(*), min(started) from here").fetchall()[0][0] == len(table)
     assert table._repr_html_().startswith("<table>") and "started" in repr(table)
     with pytest.raises(IndexError):
         table[len(table)]

@@ -101,8 +101,8 @@ pub use packets::VERSION as PACKETS_VERSION;
 pub use packets::{COLUMNS, PacketColumn, Width};
 pub use parts::{Assembly, TestHeader};
 pub use publish::{
-    LakeFile, LakeFolder, LakeStore, LakeTable, MANIFEST_VERSION, Manifest, PublishedLake, PublishedThrough,
-    StagingFolder,
+    ArchivedResult, LakeFile, LakeFolder, LakeStore, LakeTable, MANIFEST_VERSION, Manifest, PublishedLake,
+    PublishedThrough, StagingFolder,
 };
 pub use pushes::{MAX_UNSETTLED, Outgoing, PushResult, Pushed};
 pub use query::{PeriodValues, Periods};

@@ -12,7 +12,7 @@
 //! * [`sweep`], [`joined`], [`along`], [`comparison`], [`phases`], [`checkup`], [`rpm`], [`captures`] – reports other
 //!   than those of a single test
 //! * [`check`] – tests as checks of Nagios and Icinga
-//! * [`systems`] – formats of systems that store measurements
+//! * [`systems`] – formats of systems that store measurements; `results` – the results of an archive as a stream of such messages
 //! * [`late`], [`late_folder`] – LaTe's formats, after a test and while it runs
 //!
 //! A format is a source file of this crate that exports its entry, and a line in the list. `--as NAME` of every
@@ -53,6 +53,8 @@ mod pages;
 pub mod phases;
 mod plots;
 mod report;
+#[cfg(feature = "archive")]
+pub mod results;
 pub mod rpm;
 pub mod running;
 pub mod runs;

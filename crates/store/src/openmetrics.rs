@@ -6,6 +6,7 @@ use jitlat_core::printable::printable;
 use jitlat_core::scalars::{Quantile, SCALARS, Scalar, ScalarSource};
 use jitlat_core::spec::ip_protocol_name;
 use jitlat_core::summary::Summary;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -106,7 +107,11 @@ fn labels(s: &Summary) -> String {
 /// A label depends on its tag alone, so that a series never continues with another tag: if several keys have the same label,
 /// these tags are left out.
 pub fn tags(s: &Summary) -> Vec<(String, &str)> {
-    let tags = &s.session.tags;
+    tag_labels(&s.session.tags)
+}
+
+/// Like [`tags`], of tags by their keys.
+pub fn tag_labels(tags: &BTreeMap<String, String>) -> Vec<(String, &str)> {
     let is_alone = |key: &String| tags.keys().all(|other| other == key || !same_label(key, other));
     tags.iter().filter(|(key, _)| is_alone(key)).map(|(key, value)| (label(key), value.as_str())).collect()
 }

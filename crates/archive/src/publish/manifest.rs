@@ -73,12 +73,7 @@ pub struct Manifest {
 impl Manifest {
     /// Creates the manifest of an archive of which nothing has been published.
     pub fn new(archive: &str) -> Manifest {
-        Manifest {
-            version: MANIFEST_VERSION,
-            archive: archive.to_owned(),
-            through: None,
-            files: Vec::new(),
-        }
+        Manifest { version: MANIFEST_VERSION, archive: archive.to_owned(), through: None, files: Vec::new() }
     }
 
     /// Path of the manifest of the archive `name`.

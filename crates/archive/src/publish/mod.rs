@@ -9,13 +9,14 @@
 //! that was interrupted, and the next one removes them before it writes anything.
 
 mod manifest;
+mod results;
 mod store;
 mod tables;
 
 pub use manifest::{LakeFile, LakeTable, MANIFEST_VERSION, Manifest, PublishedThrough};
+pub use results::ArchivedResult;
 pub use store::{LakeFolder, LakeStore, StagingFolder};
 
-use crate::alerts::{ENTERED, counter};
 use crate::catalogue::figure_columns;
 use crate::error::ArchiveError;
 use crate::find::TABLES;
@@ -26,7 +27,7 @@ use crate::tidy::MIN_SHARED_ROWS;
 use crate::{Archive, PooledStream, TestId};
 use jitlat_core::pool::Pool;
 use jitlat_core::scalars::selectors;
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::params;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -155,15 +156,8 @@ impl Archive {
 
     /// Checks that the manifest lists tests of this archive.
     fn check_same(&self, manifest: &Manifest) -> Result<(), ArchiveError> {
-        let Some(PublishedThrough { entered, test }) = &manifest.through else { return Ok(()) };
-        let query = "SELECT id FROM tests WHERE entered = ?1 AND (entered > 0 OR id = ?2)";
-        let id = i64::from_str_radix(test, 16).unwrap_or(-1);
-        let take = |row: &Row<'_>| row.get(0).map(TestId);
-        let found = self.db.query_row(query, params![entered, id], take).optional();
-        let found = found.map_err(self.sql("reading"))?;
-        let newest = counter(&self.db, ENTERED).map_err(self.sql("reading"))?.unwrap_or(0);
-        // The test may have been pruned.
-        if *entered <= newest && found.is_none_or(|found| found.to_string() == *test) {
+        let Some(through) = &manifest.through else { return Ok(()) };
+        if self.has_entered(through)? {
             return Ok(());
         }
         Err(ArchiveError::Usage(format!(
@@ -192,7 +186,9 @@ fn read_manifest(store: &mut dyn LakeStore, name: &str) -> Result<Manifest, Arch
         return Ok(Manifest::new(name));
     };
     let unreadable = |why: String| {
-        ArchiveError::Usage(format!("the manifest {path} cannot be read ({why}): restore it, or publish with --again"))
+        ArchiveError::Usage(format!(
+            "the manifest {path} cannot be read ({why}): restore it, or publish with --again"
+        ))
     };
     let manifest: Manifest = serde_json::from_slice(&bytes).map_err(|e| unreadable(e.to_string()))?;
     if manifest.version != MANIFEST_VERSION || manifest.archive != name {
@@ -236,7 +232,7 @@ impl Publication<'_> {
     /// Publishes some tests with numbers above `from`, up to `until`. Returns false if there are none.
     fn next(&mut self, from: i64, until: i64) -> Result<bool, ArchiveError> {
         let keys: Vec<String> = selectors().map(|s| s.to_string()).collect();
-        let tests = self.archive.tests_after(from, until, &keys)?;
+        let tests = self.archive.tests_after(from, until, &keys, MAX_TESTS)?;
         let mut hours = HourPools::new();
         if from < 0 {
             self.archive.add_kept(&mut hours)?;
@@ -320,9 +316,12 @@ impl Publication<'_> {
     ) -> Result<(), ArchiveError> {
         let text =
             |of: fn(&CataloguedTest) -> &str| Values::Text(tests.iter().map(|t| of(t).to_owned()).collect());
-        let whole =
-            |of: fn(&CataloguedTest) -> i64| Values::Integers(tests.iter().map(|t| of(t)).collect());
-        let tags = tests.iter().map(|t| self.archive.tags_of(t.id)).collect::<Result<Vec<_>, _>>()?;
+        let whole = |of: fn(&CataloguedTest) -> i64| Values::Integers(tests.iter().map(|t| of(t)).collect());
+        let tags = tests.iter().map(|t| {
+            let tags = self.archive.tags_of(t.id)?;
+            serde_json::to_string(&tags).map_err(|e| ArchiveError::Impossible(e.to_string()))
+        });
+        let tags = tags.collect::<Result<Vec<_>, _>>()?;
         let started: Vec<i64> = tests.iter().map(|t| t.started_ns).collect();
         let mut columns = vec![
             TableColumn::new("test_id", whole(|t| t.id.0)),
@@ -364,8 +363,9 @@ impl Publication<'_> {
         }
         for (day, rows) in days {
             let starts: Vec<i64> = rows.iter().map(|(hour, ..)| *hour).collect();
-            let count =
-                |of: fn(&Pool) -> u64| Values::Integers(rows.iter().map(|(.., pool)| of(pool) as i64).collect());
+            let count = |of: fn(&Pool) -> u64| {
+                Values::Integers(rows.iter().map(|(.., pool)| of(pool) as i64).collect())
+            };
             let mut columns = vec![
                 TableColumn::new("hour_ns", Values::Integers(starts.clone())),
                 TableColumn::new("hour_start", times(&starts)),
@@ -431,12 +431,13 @@ fn sum(path: &Path) -> io::Result<(u64, String)> {
 
 impl Archive {
     /// Returns the next tests with numbers above `from`, up to `until`, in order of these numbers, each with the
-    /// figures `keys`.
+    /// figures `keys`: at most `most`, except tests of early versions, which have no numbers.
     fn tests_after(
         &self,
         from: i64,
         until: i64,
         keys: &[String],
+        most: usize,
     ) -> Result<Vec<CataloguedTest>, ArchiveError> {
         let there = figure_columns(&self.db).map_err(self.sql("reading"))?;
         let columns: String = keys
@@ -448,7 +449,7 @@ impl Archive {
              t.started_ns, t.name, t.source, t.hash, t.severity, t.headline, t.packets, t.file IS NOT NULL, t.pool{columns} \
              FROM {TABLES} JOIN figures f ON f.test = t.number WHERE t.entered > ?{} AND t.entered <= ? \
              ORDER BY t.entered, t.number",
-            if from >= 0 { " AND t.entered > 0" } else { "" }
+            indexed(from).replace("entered", "t.entered")
         );
         const COLUMNS: usize = 19;
         let mut statement = self.db.prepare(&query).map_err(self.sql("reading"))?;
@@ -477,7 +478,7 @@ impl Archive {
             };
             let (test, pool) = read().map_err(self.sql("reading"))?;
             // Tests of early versions have the same number, and are published together.
-            let is_full = tests.len() >= MAX_TESTS || packets >= MAX_PACKETS;
+            let is_full = tests.len() >= most || packets >= MAX_PACKETS;
             if is_full && tests.last().is_some_and(|last| last.entered != test.entered) {
                 break;
             }
@@ -504,8 +505,7 @@ impl Archive {
         Ok(self.streams_of(&crate::Filter::default())?.into_iter().collect())
     }
 
-    /// Returns the tags of a test as a JSON object.
-    fn tags_of(&self, id: TestId) -> Result<String, ArchiveError> {
+    fn tags_of(&self, id: TestId) -> Result<BTreeMap<String, String>, ArchiveError> {
         let query =
             "SELECT key, value FROM tags WHERE test = (SELECT number FROM tests WHERE id = ?) ORDER BY key";
         let read = || {
@@ -513,8 +513,7 @@ impl Archive {
             tags.query_map([id.0], |row| Ok((row.get(0)?, row.get(1)?)))?
                 .collect::<rusqlite::Result<BTreeMap<String, String>>>()
         };
-        let tags = read().map_err(self.sql("reading"))?;
-        serde_json::to_string(&tags).map_err(|e| ArchiveError::Impossible(e.to_string()))
+        read().map_err(self.sql("reading"))
     }
 }
 

@@ -43,9 +43,7 @@ impl TableColumn {
             Values::OptionalText(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String), false),
             Values::Integers(_) => (Physical::INT64, None, true),
             Values::OptionalIntegers(_) => (Physical::INT64, None, false),
-            Values::Times(_) => {
-                (Physical::INT64, Some(LogicalType::timestamp(true, TimeUnit::MICROS)), true)
-            }
+            Values::Times(_) => (Physical::INT64, Some(LogicalType::timestamp(true, TimeUnit::MICROS)), true),
             Values::Numbers(_) => (Physical::DOUBLE, None, false),
             Values::Bytes(_) => (Physical::BYTE_ARRAY, None, true),
         };

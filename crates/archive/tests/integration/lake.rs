@@ -63,9 +63,7 @@ fn merged(lake: &Path) -> BTreeMap<String, Pool> {
     for name in files(lake).into_iter().filter(|name| name.starts_with("rollups/")) {
         for row in reader(&lake.join(&name)).get_row_iter(None).unwrap() {
             let row = row.unwrap();
-            let at = |wanted: &str| {
-                row.get_column_iter().position(|(column, _)| column == wanted).unwrap()
-            };
+            let at = |wanted: &str| row.get_column_iter().position(|(column, _)| column == wanted).unwrap();
             let month = jitlat_archive::utc(row.get_long(at("hour_ns")).unwrap())[..7].to_owned();
             let state = Pool::from_bytes(row.get_bytes(at("state")).unwrap().data()).unwrap();
             assert_eq!(row.get_long(at("sent")).unwrap() as u64, state.sent);
@@ -108,7 +106,8 @@ fn a_lake_has_every_test_once_and_the_figures_of_the_archive() {
     let expected: Vec<String> = expected.into_iter().collect();
     assert_eq!(tests_of(&lake), [expected.clone(), expected]);
 
-    for key in ["sent", "loss", "latency-median", "latency-p99.9", "pdv-p99", "ipdv-mean-abs", "latency-max"] {
+    for key in ["sent", "loss", "latency-median", "latency-p99.9", "pdv-p99", "ipdv-mean-abs", "latency-max"]
+    {
         let figure = Scalar::named(key).unwrap();
         let found = archive.query(&Filter::default(), &[figure], PoolPeriod::Month).unwrap();
         let months = merged(&lake);

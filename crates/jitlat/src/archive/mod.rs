@@ -4,11 +4,13 @@
 //! * [`figures`] – `query` and `compare`: figures over time, before and after a time
 //! * [`publish`] – Parquet tables for other programs
 //! * [`select`] – options that select tests
+//! * [`stream`] – results for other systems
 
 pub mod dataset;
 mod figures;
 mod publish;
 mod select;
+mod stream;
 
 use crate::exit::ExitStatus;
 use crate::options::report::{QuietArgs, ReportArgs};
@@ -63,6 +65,11 @@ enum Verb {
                       describes the tables, Iceberg, and stores like S3."
     )]
     Publish(publish::PublishArgs),
+    /// Send results to Kafka, OpenTelemetry, Prometheus and others by a command
+    #[command(
+        after_help = "Each result is sent at least once. docs/guide/lake.md#streams has commands for kcat and curl."
+    )]
+    Stream(stream::StreamArgs),
     /// Merge small packet files into larger ones
     Compact(WhereArgs),
     /// Remove old tests or packets; figures of periods remain
@@ -253,6 +260,7 @@ pub fn run(args: &ArchiveArgs) -> Result<ExitStatus> {
         Verb::Compare(args) => figures::compare(args),
         Verb::Export(args) => export(args),
         Verb::Publish(args) => publish::run(args),
+        Verb::Stream(args) => stream::run(args),
         Verb::Compact(args) => {
             let work = Work::of("moving packets into larger files");
             let done = Archive::open_to_write(&args.archive)?.compact()?;

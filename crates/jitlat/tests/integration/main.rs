@@ -56,6 +56,7 @@ mod seeds;
 mod slips;
 mod small;
 mod spp;
+mod stream;
 mod sweep;
 mod systems;
 mod tcp;

@@ -77,6 +77,16 @@ const PUBLISHED: [Published; 22] = [
         schema: schema_of::<PushesDocument>,
     },
     Published {
+        name: "lake-manifest",
+        about: "The manifests of a lake, which jitlat archive publish writes. See lake.md.",
+        schema: schema_of::<jitlat_archive::Manifest>,
+    },
+    Published {
+        name: "archive-result",
+        about: "A line that jitlat archive stream sends. See stream.md.",
+        schema: schema_of::<jitlat_archive::ArchivedResult>,
+    },
+    Published {
         name: "dataset",
         about: "What jitlat analyze --dataset --json writes. See archive.md in the guide.",
         schema: schema_of::<DatasetDocument>,

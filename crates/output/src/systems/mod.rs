@@ -188,13 +188,18 @@ impl Reading {
 impl ReadFigure {
     /// Reads a figure of a test; `None` if it is not defined.
     fn of(figure: &'static Scalar, source: &ScalarSource<'_>) -> Option<ReadFigure> {
-        Some(ReadFigure {
+        Some(ReadFigure::with(figure, base_value(figure, figure.from(source)?)))
+    }
+
+    /// Creates a figure from its value.
+    pub fn with(figure: &'static Scalar, value: BaseValue) -> ReadFigure {
+        ReadFigure {
             name: figure_name(figure),
             plain_name: figure.openmetrics.unwrap_or(figure.key).replace(['-', '.'], "_"),
             about: figure.about,
             unit: figure.unit,
-            value: base_value(figure, figure.from(source)?),
-        })
+            value,
+        }
     }
 }
 

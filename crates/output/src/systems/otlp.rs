@@ -13,7 +13,7 @@ use serde::{Serialize, Serializer};
 pub(crate) static JSON: Output = Output {
     needs: ReportParts::READINGS,
     ..Output::new("otlp", "Write OpenTelemetry metrics (OTLP) as JSON", Destination::File, |report, path| {
-        let text = serde_json::to_string(&request(&readings_of(report)))?;
+        let text = json(&readings_of(report))?;
         write_file(path, |out| writeln!(out, "{text}"))
     })
 };
@@ -31,8 +31,7 @@ pub(crate) static PROTOBUF: Output = Output {
 
 #[cfg(feature = "protobuf")]
 fn write_protobuf(report: &dyn Report, path: &OutputPlace<'_>) -> Result<()> {
-    use prost::Message;
-    let bytes = request(&readings_of(report)).encode_to_vec();
+    let bytes = protobuf(&readings_of(report));
     write_file(path, |out| out.write_all(&bytes))
 }
 
@@ -40,6 +39,18 @@ fn write_protobuf(report: &dyn Report, path: &OutputPlace<'_>) -> Result<()> {
 #[cfg(not(feature = "protobuf"))]
 fn write_protobuf(_: &dyn Report, _: &OutputPlace<'_>) -> Result<()> {
     Ok(())
+}
+
+/// Returns the request as JSON.
+pub(crate) fn json(readings: &[Reading]) -> serde_json::Result<String> {
+    serde_json::to_string(&request(readings))
+}
+
+/// Returns the request as protobuf.
+#[cfg(feature = "protobuf")]
+pub(crate) fn protobuf(readings: &[Reading]) -> Vec<u8> {
+    use prost::Message;
+    request(readings).encode_to_vec()
 }
 
 /// Returns the request: a gauge for each figure and grade that is known in at least one of `readings`, with a point per
