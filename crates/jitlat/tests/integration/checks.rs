@@ -60,6 +60,38 @@ fn every_program_of_a_release_is_in_the_pages() {
     }
 }
 
+/// `ps -L` shows the names of threads; ARCHITECTURE.md says what each waits for.
+#[test]
+fn every_name_of_a_thread_is_in_the_architecture() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
+    let table = page.split("## Threads").nth(1).and_then(|rest| rest.split("\n## ").next()).unwrap();
+    let first_column = |row: &str| Some(row.strip_prefix("| ")?.split(" | ").next()?.to_owned());
+    let known: BTreeSet<String> = table
+        .lines()
+        .filter_map(first_column)
+        .flat_map(|names| names.split([',', ':', '(']).map(|name| name.trim().to_owned()).collect::<Vec<_>>())
+        .collect();
+    let mut names = BTreeSet::new();
+    for file in
+        files(&root.join("crates")).into_iter().filter(|file| file.to_string_lossy().contains("/src/"))
+    {
+        let Ok(text) = fs::read_to_string(&file) else { continue };
+        for after in text.split("thread::Builder::new()").skip(1) {
+            let Some(name) = after.trim_start().strip_prefix(".name(") else { continue };
+            let literal = name.strip_prefix("format!(").unwrap_or(name).strip_prefix('"');
+            // Numbers are `N` in the table; other names are not literals.
+            if let Some(name) = literal.and_then(|rest| rest.split('"').next()) {
+                names.insert(name.split('{').next().unwrap().trim().to_owned());
+            }
+        }
+    }
+    assert!(names.len() > 15, "{names:?}");
+    let is_known = |name: &String| known.contains(name) || known.contains(&format!("{name} N"));
+    let unknown: Vec<&String> = names.iter().filter(|name| !is_known(name)).collect();
+    assert!(unknown.is_empty(), "ARCHITECTURE.md, Threads, has no row for {unknown:?}; it has {known:?}");
+}
+
 /// Lists the files below a folder.
 fn files(folder: &Path) -> Vec<std::path::PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());

@@ -32,7 +32,9 @@ impl Server {
 
     /// Port of the protocol at index `k` of the list.
     pub fn port(&self, k: usize) -> &str {
-        self.listening[k].rsplit(':').next().unwrap()
+        // The line may end with the test port.
+        let line = self.listening[k].split(", test port").next().unwrap();
+        line.rsplit(':').next().unwrap()
     }
 }
 

@@ -1,10 +1,11 @@
 //! Files that the monitor's file names for one host: keys, certificates, authorities and tokens.
 
 use super::access;
-use super::error::{Context, MonitorError, Result, explain};
+use super::error::{AnyError, Context, MonitorError, explain};
 use super::own;
 use crate::Model;
-use crate::model::{CollectorTrust, KeySource, NotifyMethod, Readers};
+use crate::alert::rule::NotifyMethod;
+use crate::model::{CollectorTrust, KeySource, Readers};
 use jitlat_net::key_file;
 use jitlat_web::{HostAuthorities, Identity};
 use std::path::Path;
@@ -14,7 +15,7 @@ use std::path::Path;
 pub fn check_files(file: &Path, model: &Model, host: usize) -> Vec<String> {
     let folder = file.parent().unwrap_or(Path::new(""));
     let mut faults = Vec::new();
-    let mut check = |place: &'static str, found: Result<()>| {
+    let mut check = |place: &'static str, found: Result<(), AnyError>| {
         faults.extend(found.context(place).err().map(|e: MonitorError| explain(&e)))
     };
     let own = &model.hosts[host];
@@ -55,10 +56,7 @@ pub fn check_files(file: &Path, model: &Model, host: usize) -> Vec<String> {
         let run = web.run.as_ref().and_then(|run| run.token.as_ref());
         let readers = if let Readers::Token(name) = &web.readers { Some(name) } else { None };
         for name in run.into_iter().chain(readers) {
-            check(
-                "[web] token-file",
-                key_file::read(&folder.join(name)).map(drop).map_err(MonitorError::from),
-            );
+            check("[web] token-file", key_file::read(&folder.join(name)).map(drop).map_err(AnyError::from));
         }
     }
     for channel in &model.alerts.channels {
@@ -74,17 +72,17 @@ pub fn this_host(model: &Model) -> Option<usize> {
     own::find(model).ok()
 }
 
-fn key(source: &KeySource, folder: &Path) -> Result<()> {
-    access::key(source, folder).map(drop)
+fn key(source: &KeySource, folder: &Path) -> Result<(), AnyError> {
+    Ok(access::key(source, folder).map(drop)?)
 }
 
-fn identity(path: &Path) -> Result<()> {
+fn identity(path: &Path) -> Result<(), AnyError> {
     let contents = key_file::read(path)?;
     Identity::of_file_contents(path, &contents)?;
     Ok(())
 }
 
-fn authorities(path: &Path) -> Result<()> {
+fn authorities(path: &Path) -> Result<(), AnyError> {
     let contents = std::fs::read(path).with_context(|| format!("reading {}", path.display()))?;
     HostAuthorities::of_file_contents(path, &contents)?;
     Ok(())
@@ -103,6 +101,7 @@ mod tests {
         let file = folder.path().join("mesh.toml");
         let text = "host = [{ name = \"rome\", address = \"192.0.2.1\" },\n\
                     { name = \"oslo\", address = \"192.0.2.2\", certificate = \"oslo.pem\" }]\n\
+                    [[ping]]\nname = \"far\"\ntargets = [\"192.0.2.9\"]\nevery = \"10s\"\nfor = \"1s\"\n\
                     [archive]\nfolder = \"archive\"\n\
                     [[collector]]\nhost = \"rome\"\nhost-ca-file = \"hosts.pem\"\nca-file = \"rome.pem\"\n";
         let model = read(text, &Simple).unwrap();
