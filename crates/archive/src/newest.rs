@@ -185,6 +185,40 @@ impl Archive {
         run().map_err(self.sql("reading"))
     }
 
+    /// Returns the tests of a stream in `from..to` (ns since 1970) in order: start, verdict and `figures` of each; a figure that
+    /// the archive does not have is `None`.
+    ///
+    /// # Errors
+    /// [`ArchiveError`].
+    pub fn tests_with_figures<const N: usize>(
+        &self,
+        stream: i64,
+        figures: &[&str; N],
+        (from, to): (i64, i64),
+    ) -> Result<Vec<(i64, String, [Option<f64>; N])>, ArchiveError> {
+        let run = || {
+            let there = crate::catalogue::figure_columns(&self.db)?;
+            let column = |key: &&str| {
+                if there.contains(*key) { format!(", f.\"{key}\"") } else { ", NULL".to_owned() }
+            };
+            let columns: String = figures.iter().map(column).collect();
+            let query = format!(
+                "SELECT t.started_ns, t.severity{columns} FROM tests t LEFT JOIN figures f ON f.test = t.number \
+                 WHERE t.stream = ? AND t.started_ns >= ? AND t.started_ns < ? ORDER BY t.started_ns"
+            );
+            let mut tests = self.db.prepare_cached(&query)?;
+            let take = |row: &Row<'_>| {
+                let mut values = [None; N];
+                for (k, value) in values.iter_mut().enumerate() {
+                    *value = row.get(k + 2)?;
+                }
+                Ok((row.get(0)?, row.get(1)?, values))
+            };
+            tests.query_map([stream, from, to], take)?.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        run().map_err(self.sql("reading"))
+    }
+
     /// Returns the names of all hosts that have one, by address.
     ///
     /// # Errors

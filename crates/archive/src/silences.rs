@@ -90,7 +90,7 @@ impl Archive {
     }
 
     /// Adds a silence, and returns its number; `id` of `silence` is ignored. Messages about alerts that it covers, and that were not
-    /// sent yet, are held.
+    /// sent yet, are held if it has begun.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -105,7 +105,9 @@ impl Archive {
                 "UPDATE alert_messages SET held_ns = ?2, silence = ?1 WHERE resolved = 0 AND held_ns < ?2 AND alert IN \
                  (SELECT a.id FROM alerts a, silences s WHERE s.id = ?1 AND a.resolved_ns IS NULL AND {COVERS})"
             );
-            all.execute(&hold, [id, *until_ns])?;
+            if *from_ns <= crate::add::now() {
+                all.execute(&hold, [id, *until_ns])?;
+            }
             let delete = "DELETE FROM silences WHERE until_ns < ?1 AND id <= (SELECT max(id) FROM silences) - ?2";
             all.execute(delete, [*from_ns, MAX_ENDED])?;
             Ok(id)

@@ -349,7 +349,8 @@ mod tests {
 
     #[test]
     fn a_document_has_no_names_of_local_folders() {
-        let typed = ["jitlat", "analyze", "/home/me/a.log", "../b.log", "--html=/tmp/c.html", "10.0.0.0/8", "x/y"];
+        let typed =
+            ["jitlat", "analyze", "/home/me/a.log", "../b.log", "--html=/tmp/c.html", "10.0.0.0/8", "x/y"];
         let line = public_command_line(typed.map(OsString::from).into_iter());
         assert_eq!(line, "jitlat analyze a.log b.log --html=c.html 10.0.0.0/8 x/y");
     }

@@ -1,5 +1,6 @@
 //! Access to pages, and the security headers of every answer.
 
+use crate::alerts::ALERTS;
 use crate::app::App;
 use crate::change::{self, TOKEN_COOKIE, TokenCarrier, UserRole, shows};
 use crate::connections::Connection;
@@ -147,16 +148,16 @@ fn decide(app: &App, request: &Request) -> Decision {
             None => Refuse(StatusCode::UNAUTHORIZED, ""),
         };
     }
-    let is_alert = ALERT_CHANGES.iter().any(|begin| path.starts_with(begin));
-    // Users of this host may change what they could change in the archive itself.
-    let is_local = matches!(app.access, ReadAccess::Local) && app.runs.is_none();
-    let is_api = path.starts_with(RUNS) || is_alert;
-    let is_run = is_api || path == RUN || path.starts_with("/run/");
-    if *method != Method::POST || !is_run || (app.runs.is_none() && !(is_alert && is_local)) {
+    let is_alert_form = path == ALERTS || path.strip_prefix(ALERTS).is_some_and(|rest| rest.starts_with('/'));
+    let is_alert = is_alert_form || ALERT_CHANGES.iter().any(|begin| path.starts_with(begin));
+    let is_api = path.starts_with(RUNS) || (is_alert && !is_alert_form);
+    let is_change = is_api || is_alert_form || path == RUN || path.starts_with("/run/");
+    let may_change = |role| is_alert && app.may_change_alerts(role);
+    if *method != Method::POST || !is_change || (app.runs.is_none() && !may_change(UserRole::Read)) {
         return Refuse(StatusCode::METHOD_NOT_ALLOWED, "This server is read-only: use GET or HEAD.");
     }
     let reader = match found {
-        Some(reader) if reader.role == UserRole::Run || (is_alert && is_local) => reader,
+        Some(reader) if reader.role == UserRole::Run || may_change(reader.role) => reader,
         Some(_) => {
             return Refuse(
                 StatusCode::FORBIDDEN,
@@ -240,7 +241,7 @@ async fn log_in(app: &App, client: IpAddr, request: Request) -> Response {
         }
     };
     let cookie = format!("{TOKEN_COOKIE}={cookie}; Path=/; HttpOnly; SameSite=Strict; Max-Age=2592000");
-    let to = if form.get("to") == Some(RUN) { RUN } else { "/" };
+    let to = [RUN, ALERTS].into_iter().find(|to| form.get("to") == Some(to)).unwrap_or("/");
     let headers = [(header::SET_COOKIE, cookie), (header::LOCATION, to.to_owned())];
     (StatusCode::SEE_OTHER, headers, Body::empty()).into_response()
 }

@@ -1,8 +1,9 @@
 //! `/api/v1`: the contents of the pages as JSON.
 
+use crate::alerts::silences;
 use crate::problem::Problem;
 use crate::routes::RouteRequest;
-use crate::{alerts, compare, hosts, now, path, run, silences, times};
+use crate::{alerts, compare, hosts, now, path, run, sla, times};
 use jitlat_archive::Archive;
 use serde::Serialize;
 
@@ -29,6 +30,11 @@ pub fn hosts(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem>
 /// Returns the comparison of two periods of a path, or of two paths.
 pub fn compare(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem> {
     json(&compare::read(archive, asked, times::now())?)
+}
+
+/// Returns the report of a month.
+pub fn month(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem> {
+    json(&sla::read(archive, asked, times::now())?)
 }
 
 /// Returns firing and resolved alerts.

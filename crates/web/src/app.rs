@@ -1,7 +1,7 @@
 //! [`App`]: state shared by all requests, and access to the archive.
 
 use crate::access::{ReadAccess, guard};
-use crate::change::Secrets;
+use crate::change::{Secrets, UserRole};
 use crate::events::{EventPlaces, Watchers};
 use crate::expensive::Expensive;
 use crate::forwarded::Forwarded;
@@ -109,6 +109,12 @@ impl App {
     pub fn has_token(&self) -> bool {
         let runs = self.runs.as_ref().is_some_and(|runs| matches!(runs.who, Starters::Token(_)));
         runs || matches!(self.access, ReadAccess::Token(_))
+    }
+
+    /// True if a client with these rights may acknowledge alerts, and make and end silences. Users of this host may change
+    /// what they could change in the archive itself.
+    pub fn may_change_alerts(&self, role: UserRole) -> bool {
+        role == UserRole::Run || (matches!(self.access, ReadAccess::Local) && self.runs.is_none())
     }
 
     /// True if `peer` is a proxy, which connects for all readers.

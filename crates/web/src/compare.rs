@@ -1,19 +1,20 @@
 //! `/compare`: two periods of a path, or two paths, compared by the figures of all their packets.
 
 use crate::now::described;
-use crate::page::{self, PageTab};
+use crate::numbers::{three_digits, time};
+use crate::page::{self, PageTab, cards, encoded};
 use crate::problem::Problem;
 use crate::routes::RouteRequest;
-use crate::times::{self, DAY};
-use jitlat_archive::{Archive, Filter, PooledStream, When, utc};
+use crate::times::{self, CalendarUnit, DAY, HOUR, SECOND};
+use crate::zone::{PageZone, UTC};
+use jitlat_archive::{Archive, Filter, PooledStream, When};
 use jitlat_core::WallTime;
 use jitlat_core::pool::{self, Pool};
 use jitlat_core::scalars::{ExactNumber, SCALARS, Scalar, ScalarUnit};
 use jitlat_report::figure::{AxisUnit, group_thousands, value_label};
-use jitlat_report::html::scrolling;
 use maud::{Markup, html};
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 /// A path in a period: one side of a comparison.
 #[derive(Clone, Debug, Serialize)]
@@ -85,10 +86,9 @@ fn parts(
     let Some((src, dst)) = query.get("src").zip(query.get("dst")) else { return Ok(None) };
     let (src2, dst2) = (query.get("src2").unwrap_or(src), query.get("dst2").unwrap_or(dst));
     let same = (src, dst) == (src2, dst2);
-    let when = |name: &str| {
-        let parsed = query.get(name).map(|text| When::parse(text, WallTime(now)).map(|w| w.0.0));
-        parsed.transpose().map_err(Problem::from)
-    };
+    let zone = query.zone();
+    let when =
+        |name: &str| query.get(name).map(|text| zone.parse(text, now)).transpose().map_err(Problem::from);
     let end2 = match when("to2")? {
         Some(end) => end,
         // Compare two paths over the same period.
@@ -185,28 +185,45 @@ pub fn read(archive: &Archive, asked: &RouteRequest, now: i64) -> Result<Compare
 
 /// Renders the page: a form, and below it the comparison.
 pub fn page(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem> {
-    let found = match parts(archive, asked, times::now())? {
+    let now = times::now();
+    let found = match parts(archive, asked, now)? {
         Some(parts) => Some(compared(parts, archive)?),
         None => None,
     };
+    let zone = asked.query.zone();
     let newest = archive.newest()?;
-    let hosts: BTreeSet<&str> =
-        newest.iter().flat_map(|n| [n.stream.src.as_str(), n.stream.dst.as_str()]).collect();
+    let mut hosts: BTreeMap<&str, &str> = BTreeMap::new();
+    for test in &newest {
+        for (address, name) in [(&test.stream.src, &test.src_name), (&test.stream.dst, &test.dst_name)] {
+            hosts.insert(address, name.as_deref().unwrap_or(address));
+        }
+    }
     let header = html! { p.what { "Two periods of a path, or two paths, compared by the figures of all their packets" } };
     let main = html! {
-        (form(found.as_ref(), &hosts))
-        @if let Some(found) = &found { (result(found)) }
+        (form(found.as_ref(), &hosts, &zone))
+        @if let Some(found) = &found { (usual_periods(found, &zone, now)) (result(found, &zone)) }
     };
-    Ok(page::page("Compare", PageTab::Compare, &header, &main).0)
+    Ok(page::page_in_zone("Compare", PageTab::Compare, &zone, &header, &main).0)
 }
 
-fn form(found: Option<&ComparedPeriods>, hosts: &BTreeSet<&str>) -> Markup {
+/// Maximum number of hosts that are listed for selection; of more, the names are typed.
+const MAX_SELECTED_HOSTS: usize = 100;
+
+fn form(found: Option<&ComparedPeriods>, hosts: &BTreeMap<&str, &str>, zone: &PageZone) -> Markup {
     html! {
-        form.asking action="/compare" {
-            (fields("First", "", found.map(|f| &f.first)))
-            (fields("Second", "2", found.map(|f| &f.second)))
-            datalist #hosts { @for host in hosts { option value=(host) {} } }
-            p { button { "Compare" } }
+        form.asking action="/compare" data-zone=(zone.name) {
+            (fields("First", "", found.map(|f| &f.first), hosts, zone))
+            (fields("Second", "2", found.map(|f| &f.second), hosts, zone))
+            datalist #hosts { @for host in hosts.keys() { option value=(host) {} } }
+            p {
+                label { "Time zone "
+                    select name="zone" {
+                        option value=(UTC) { (UTC) }
+                        @if !zone.is_utc() { option value=(zone.name) selected { (zone.name) } }
+                    }
+                }
+                " " button { "Compare" }
+            }
         }
         p.help {
             "The second path defaults to the first. By default, the last day of a path is compared with the week before it, and two \
@@ -215,36 +232,95 @@ fn form(found: Option<&ComparedPeriods>, hosts: &BTreeSet<&str>) -> Markup {
     }
 }
 
-fn fields(title: &str, number: &str, part: Option<&PathPeriod>) -> Markup {
-    let hosts = [("src", "from host", part.map(|p| &p.src)), ("dst", "to host", part.map(|p| &p.dst))];
-    let times = [
-        ("from", "beginning", part.map(|p| times::address(p.from_ns))),
-        ("to", "end", part.map(|p| times::address_after(p.to_ns))),
-    ];
+/// Renders the list of hosts to choose from, with the address of a host that is not in it if it was requested.
+fn host_field(id: &str, value: &str, is_required: bool, hosts: &BTreeMap<&str, &str>) -> Markup {
+    if hosts.len() > MAX_SELECTED_HOSTS {
+        return html! { input id=(id) name=(id) value=(value) list="hosts" required[is_required]; };
+    }
+    let shown = |address: &str, name: &str| {
+        if address == name { name.to_owned() } else { format!("{name} ({address})") }
+    };
+    let chosen = |address: &str, name: &str| !value.is_empty() && (value == address || value == name);
+    let is_known = hosts.iter().any(|(address, name)| chosen(address, name));
+    html! {
+        select id=(id) name=(id) required[is_required] {
+            option value="" { @if is_required { "choose" } @else { "as above" } }
+            @if !value.is_empty() && !is_known { option value=(value) selected { (value) } }
+            @for (address, name) in hosts { option value=(address) selected[chosen(address, name)] { (shown(address, name)) } }
+        }
+    }
+}
+
+fn fields(
+    title: &str,
+    number: &str,
+    part: Option<&PathPeriod>,
+    hosts: &BTreeMap<&str, &str>,
+    zone: &PageZone,
+) -> Markup {
+    let ends = [("src", "from host", part.map(|p| &p.src)), ("dst", "to host", part.map(|p| &p.dst))];
+    let times =
+        [("from", "beginning", part.map(|p| p.from_ns)), ("to", "end", part.map(|p| p.to_ns + SECOND - 1))];
     html! {
         fieldset {
             legend { (title) }
-            @for (name, label, value) in hosts {
+            @for (name, label, value) in ends {
                 @let id = format!("{name}{number}");
                 label for=(id) { (label) }
                 " "
-                input id=(id) name=(id) value=(value.map_or("", |v| v)) list="hosts" required[number.is_empty()];
+                (host_field(&id, value.map_or("", |v| v), number.is_empty(), hosts))
                 " "
             }
             @for (name, label, value) in times {
                 @let id = format!("{name}{number}");
                 label for=(id) { (label) }
                 " "
-                input id=(id) name=(id) value=(value.as_deref().unwrap_or("")) placeholder="2026-11-23 or 36h (ago)";
+                input type="datetime-local" step="1" id=(id) name=(id) value=(value.map_or(String::new(), |at| zone.field(at)));
                 " "
             }
         }
     }
 }
 
-fn result(found: &ComparedPeriods) -> Markup {
+/// Renders links that compare usual periods of the same paths.
+fn usual_periods(found: &ComparedPeriods, zone: &PageZone, now: i64) -> Markup {
+    let ComparedPeriods { first, second, .. } = found;
+    let day = CalendarUnit::Day.around(now, zone);
+    let yesterday = CalendarUnit::Day.around(day.0 - 1, zone);
+    let week_ago = CalendarUnit::Day.around(yesterday.0 - 6 * DAY - DAY / 2, zone);
+    let month = CalendarUnit::Month.around(now, zone);
+    let last_month = CalendarUnit::Month.around(month.0 - 1, zone);
+    let before = CalendarUnit::Month.around(last_month.0 - 1, zone);
+    let periods = [
+        ("last hour with the one before", (now - 2 * HOUR, now - HOUR), (now - HOUR, now)),
+        ("last day with the one before", (now - 2 * DAY, now - DAY), (now - DAY, now)),
+        ("yesterday with a week before it", week_ago, yesterday),
+        ("last 7 days with the 7 before", (now - 14 * DAY, now - 7 * DAY), (now - 7 * DAY, now)),
+        ("last month with the one before", before, last_month),
+    ];
+    let address = |a: (i64, i64), b: (i64, i64)| {
+        let at = |at: i64| times::address(at);
+        let ends = [&first.src, &first.dst, &second.src, &second.dst].map(|host| encoded(host));
+        let [src, dst, src2, dst2] = ends;
+        format!(
+            "/compare?src={src}&dst={dst}&from={}&to={}&src2={src2}&dst2={dst2}&from2={}&to2={}&zone={}",
+            at(a.0),
+            at(a.1),
+            at(b.0),
+            at(b.1),
+            encoded(&zone.name)
+        )
+    };
+    html! {
+        nav aria-label="Usual periods" {
+            ul.steps { @for (name, a, b) in periods { li { a href=(address(a, b)) { (name) } } } }
+        }
+    }
+}
+
+fn result(found: &ComparedPeriods, zone: &PageZone) -> Markup {
     let name = |part: &PathPeriod| {
-        format!("{} → {}, {} to {}", part.src, part.dst, utc(part.from_ns), utc(part.to_ns))
+        format!("{} → {}, {} to {}", part.src, part.dst, zone.text(part.from_ns), zone.text(part.to_ns))
     };
     html! {
         p { "First: " (name(&found.first)) br; "Second: " (name(&found.second)) }
@@ -254,7 +330,7 @@ fn result(found: &ComparedPeriods) -> Markup {
         @for compared in &found.streams {
             @let what = described(&compared.stream);
             h2 { (what) }
-            (scrolling(&what, &rows(compared)))
+            (cards(&what, &rows(compared)))
         }
         @if !found.streams.is_empty() {
             p {
@@ -273,16 +349,16 @@ fn rows(compared: &ComparedStream) -> Markup {
         tbody {
             tr {
                 th scope="row" { "tests" }
-                td { (compared.tests) }
-                td { (compared.tests2) }
+                td data-label="first" { (compared.tests) }
+                td data-label="second" { (compared.tests2) }
                 td {}
             }
             @for f in &compared.figures {
                 tr {
                     th scope="row" { (f.figure.label) }
-                    td { (shown(f, f.first)) }
-                    td { (shown(f, f.second)) }
-                    td { (change(f)) }
+                    td data-label="first" { (shown(f, f.first)) }
+                    td data-label="second" { (shown(f, f.second)) }
+                    td data-label="change" { (change(f)) }
                 }
             }
         }
@@ -292,7 +368,7 @@ fn rows(compared: &ComparedStream) -> Markup {
 /// Formats a value of a figure for pages.
 fn shown_value(figure: &Scalar, value: f64) -> String {
     match figure.unit {
-        ScalarUnit::Time => value_label(AxisUnit::Time, value),
+        ScalarUnit::Time => time(Some(value as i64)),
         ScalarUnit::Share => value_label(AxisUnit::Share, value),
         // Format counts as whole numbers, but not means of counts.
         _ if value.fract() == 0.0 => group_thousands(&format!("{value:.0}")),
@@ -303,5 +379,8 @@ fn shown_value(figure: &Scalar, value: f64) -> String {
 /// Formats the change of a figure in percent; empty if it is undefined.
 fn change(f: &ComparedFigure) -> String {
     let both = f.first.zip(f.second).filter(|(a, b)| a != b && *a != 0.0);
-    both.map_or_else(String::new, |(a, b)| format!("{:+.1} %", 100.0 * (b - a) / a.abs()).replace('-', "−"))
+    both.map_or_else(String::new, |(a, b)| {
+        let percent = three_digits(100.0 * (b - a) / a.abs());
+        format!("{}{percent} %", if b > a { "+" } else { "" }).replace('-', "−")
+    })
 }

@@ -2,7 +2,8 @@
 //! received from hosts.
 
 use crate::now::badge;
-use crate::page::{self, PageTab};
+use crate::numbers::time;
+use crate::page::{self, PageTab, cards};
 use crate::problem::Problem;
 use crate::pushes;
 use crate::routes::RouteRequest;
@@ -10,8 +11,6 @@ use crate::times;
 use crate::verdict::TestVerdict;
 use jitlat_archive::{Archive, CollectedHost, Newest, Pushed, TestId, utc};
 use jitlat_core::session::HostFacts;
-use jitlat_report::figure::{AxisUnit, value_label};
-use jitlat_report::html::scrolling;
 use maud::{Markup, html};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -80,6 +79,9 @@ impl MonitorState {
     }
 }
 
+/// Error that the kernel reports for a clock that was never synchronised: its initial value, 16 s.
+const NEVER_SYNCHRONISED_NS: i64 = 16_000_000_000;
+
 /// State of a host, from the newest test that contains it.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -103,9 +105,9 @@ pub struct HostNow {
     pub system: Option<String>,
     /// Clock source, as named by the kernel.
     pub clock_source: Option<String>,
-    /// True if the kernel considered its clock synchronised.
+    /// True if the kernel considered its clock synchronised, with a maximum error below its initial value of 16 s.
     pub synchronised: Option<bool>,
-    /// Maximum error of the clock according to the host, ns.
+    /// Maximum error of the clock according to the host, ns; null if it is unknown, or the kernel's initial value.
     pub clock_error_ns: Option<i64>,
     /// Size of a clock step during the test, ns.
     pub clock_step_ns: Option<i64>,
@@ -158,6 +160,7 @@ fn host(archive: &Archive, address: &str, seen: &HostSummary<'_>) -> Result<Host
     let newest: &Newest = seen.newest;
     let facts = facts(archive, newest.test, newest.stream.direction == "down", seen.sends)?;
     let clock = facts.sync_after.as_ref().or(facts.sync_before.as_ref());
+    let is_known = |error: i64| error < NEVER_SYNCHRONISED_NS;
     Ok(HostNow {
         address: address.to_owned(),
         name: facts.name.clone().or_else(|| seen.name.map(str::to_owned)),
@@ -168,8 +171,8 @@ fn host(archive: &Archive, address: &str, seen: &HostSummary<'_>) -> Result<Host
         started_ns: newest.started_ns,
         system: facts.system,
         clock_source: facts.clock_source,
-        synchronised: clock.map(|clock| clock.synchronised),
-        clock_error_ns: clock.map(|clock| clock.maximum_error.0),
+        synchronised: clock.map(|clock| clock.synchronised && is_known(clock.maximum_error.0)),
+        clock_error_ns: clock.map(|clock| clock.maximum_error.0).filter(|error| is_known(*error)),
         clock_step_ns: facts.clock_step.map(|step| step.0),
         noise_p99_ns: facts.noise.map(|noise| noise.pdv_p99.0),
     })
@@ -239,9 +242,9 @@ fn of_monitor(monitor: &MonitorNow, now: i64) -> Markup {
             @for slots in &monitor.slots {
                 tr {
                     th scope="row" { (slots.test) }
-                    td { (slots.far) }
-                    td { (slots.measured) }
-                    td.words { (lost(slots)) }
+                    td data-label="with" { (slots.far) }
+                    td data-label="measured" { (slots.measured) }
+                    td.words data-label="missed or failed" { (lost(slots)) }
                 }
             }
         }
@@ -257,77 +260,65 @@ fn of_monitor(monitor: &MonitorNow, now: i64) -> Markup {
         @if monitor.slots.is_empty() {
             p { "None of its tests has been due yet." }
         } @else {
-            (scrolling("Slots of the monitor", &rows))
+            (cards("Slots of the monitor", &rows))
         }
     }
 }
 
 fn table(all: &HostsOverview) -> Markup {
-    let columns = [
-        "host",
-        "address",
-        "site",
-        "labels",
-        "clock",
-        "max. error",
-        "own jitter, p99",
-        "last test",
-        "streams",
-        "poor or bad",
-        "clock source",
-        "system",
-    ];
+    let columns = ["host", "site, labels", "clock", "own jitter, p99", "last test", "streams", "system"];
     let rows = html! {
         thead { tr { @for column in columns { th scope="col" { (column) } } } }
         tbody { @for host in &all.hosts { (row(host, all.now_ns)) } }
     };
     html! {
         h2 #hosts { "All hosts" }
-        (scrolling("Hosts", &rows))
+        (cards("Hosts", &rows))
         p {
-            "Clock source and system are reported by the host itself. Own jitter is known if it was measured \
+            "Clock and system are reported by the host itself. Own jitter is known if it was measured \
              before the test (" code { "--doctor" } "). Hosts that only answer pings report nothing."
         }
     }
 }
 
-/// Formats the labels of a host other than its site.
+/// Formats the site of a host, and its other labels.
 fn labels(host: &HostNow) -> String {
+    let site = host.labels.get("site").cloned();
     let others = host.labels.iter().filter(|(name, _)| *name != "site");
-    let text: Vec<String> = others.map(|(name, value)| format!("{name}={value}")).collect();
+    let text: Vec<String> =
+        site.into_iter().chain(others.map(|(name, value)| format!("{name}={value}"))).collect();
     if text.is_empty() { "–".to_owned() } else { text.join(", ") }
 }
 
 fn row(host: &HostNow, now: i64) -> Markup {
-    let known = |text: &Option<String>| text.as_deref().unwrap_or("unknown").to_owned();
-    let time = |ns: Option<i64>| ns.map_or("unknown".to_owned(), |ns| value_label(AxisUnit::Time, ns as f64));
+    let known = |ns: Option<i64>| ns.map_or("unknown".to_owned(), |ns| time(Some(ns)));
     let (verdict, word) = match host.synchronised {
         Some(true) => (TestVerdict::Good, "synchronised"),
         Some(false) => (TestVerdict::Poor, "not synchronised"),
         None => (TestVerdict::Unknown, "unknown"),
     };
     let step = host.clock_step_ns.filter(|step| step.abs() >= 1_000_000);
+    let system = [&host.system, &host.clock_source];
+    let system: Vec<&str> = system.into_iter().flatten().map(String::as_str).collect();
     html! {
         tr {
-            th scope="row" { (called(host)) }
-            td { (host.address) }
-            td { (host.labels.get("site").map_or("–", String::as_str)) }
-            td { (labels(host)) }
-            td.(verdict.word()) {
-                (badge(verdict.sign(), word))
-                @if let Some(step) = step { ", stepped by " (time(Some(step))) }
+            th.words scope="row" { (called(host)) @if host.name.is_some() { " " small { (host.address) } } }
+            td.words data-label="site, labels" { (labels(host)) }
+            td.words.(verdict.word()) data-label="clock" {
+                span {
+                    (badge(verdict.sign(), word))
+                    @if let Some(error) = host.clock_error_ns { " within " (time(Some(error))) }
+                    @if let Some(step) = step { ", stepped by " (time(Some(step))) }
+                }
             }
-            td { (time(host.clock_error_ns)) }
-            td { (time(host.noise_p99_ns)) }
-            td {
+            td data-label="own jitter, p99" { (known(host.noise_p99_ns)) }
+            td data-label="last test" {
                 a href={"/test/" (host.test)} title=(utc(host.started_ns)) {
                     (times::length(now.saturating_sub(host.started_ns))) " ago"
                 }
             }
-            td { (host.streams) }
-            td { (host.bad) }
-            td { (known(&host.clock_source)) }
-            td { (known(&host.system)) }
+            td data-label="streams" { (host.streams) @if host.bad > 0 { " (" (host.bad) " poor or bad)" } }
+            td.words data-label="system" { @if system.is_empty() { "unknown" } @else { (system.join(", ")) } }
         }
     }
 }

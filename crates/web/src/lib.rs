@@ -1,7 +1,7 @@
 //! Web server for an archive: shows the direction of each path that is bad, and since when.
 //!
 //! * [`Settings`] – archive, address to listen on, access; [`Web`] – the server
-//! * `routes` – every address; `now`, `path`, `test`, `hosts`, `compare`, `alerts` – one page each; `api` – their contents as JSON
+//! * `routes` – every address; `now`, `path`, `test`, `hosts`, `compare`, `alerts`, `sla` – one page each; `api` – their contents as JSON
 //! * [`PageRuns`], [`Runner`] – tests that are started from a page, if allowed, and watched there
 //! * [`PushSettings`], [`Shelf`] – tests that other hosts push to this one; [`PushClient`] – pushes tests of this host
 //! * [`Identity`] – certificate of a server, from a file or self-made
@@ -63,7 +63,7 @@ mod query;
 mod routes;
 mod run;
 mod server;
-mod silences;
+mod sla;
 mod test;
 mod times;
 mod token;

@@ -1,5 +1,6 @@
 //! [`openapi`]: the API as an OpenAPI document, made from the list of routes and the types of the answers.
 
+use crate::alerts::silences::{Acknowledged, Acknowledgement, EndedSilence, SilenceRequest, Silences};
 use crate::alerts::{AlertPaths, Alerts};
 use crate::compare::ComparedPeriods;
 use crate::events::TestsEvent;
@@ -10,7 +11,7 @@ use crate::routes::{ROUTES, Route, RouteKind};
 use crate::run::RunRequest;
 use crate::run::api::RunsNow;
 use crate::run::watched::RunNow;
-use crate::silences::{Acknowledged, Acknowledgement, EndedSilence, SilenceRequest, Silences};
+use crate::sla::MonthReport;
 use jitlat_archive::Silence;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -23,11 +24,12 @@ fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
 }
 
 /// Type of the answer to GET, for each address.
-const ANSWERS: [(&str, MakeSchema); 11] = [
+const ANSWERS: [(&str, MakeSchema); 12] = [
     ("/api/v1/now", of::<Now>),
     ("/api/v1/path/{src}/{dst}", of::<PathCourse>),
     ("/api/v1/hosts", of::<HostsOverview>),
     ("/api/v1/compare", of::<ComparedPeriods>),
+    ("/api/v1/sla", of::<MonthReport>),
     ("/api/v1/alerts", of::<Alerts>),
     ("/api/v1/alerts/{id}", of::<AlertPaths>),
     ("/api/v1/silences", of::<Silences>),

@@ -32,6 +32,8 @@ pub enum PageTab {
     Compare,
     /// List of alerts.
     Alerts,
+    /// Report of a month.
+    Report,
     /// Form that starts a test.
     Run,
     /// None of the links: no link leads to the current page.
@@ -39,11 +41,12 @@ pub enum PageTab {
 }
 
 /// Links of the navigation, which every page has.
-const TABS: [(PageTab, &str, &str); 5] = [
+const TABS: [(PageTab, &str, &str); 6] = [
     (PageTab::Now, "/", "Now"),
     (PageTab::Hosts, "/hosts", "Hosts"),
     (PageTab::Compare, "/compare", "Compare"),
     (PageTab::Alerts, "/alerts", "Alerts"),
+    (PageTab::Report, "/sla", "Report"),
     (PageTab::Run, "/run", "Run"),
 ];
 
@@ -65,7 +68,8 @@ pub fn navigation(current: PageTab) -> Markup {
 
 /// Renders a page: `header` follows the title, `main` is its main part.
 pub fn page(title: &str, current: PageTab, header: &Markup, main: &Markup) -> Html<String> {
-    page_in(&navigation(current), title, header, &html! { main #main { (main) } })
+    let is_wide = matches!(current, PageTab::Now | PageTab::Hosts | PageTab::Alerts);
+    page_in(&navigation(current), title, header, &html! { main #main.whole[is_wide] { (main) } })
 }
 
 /// Renders a page over the whole width of the window, with times of `zone`, and with the script of drawings.
@@ -76,10 +80,25 @@ pub fn wide_page(
     header: &Markup,
     main: &Markup,
 ) -> Html<String> {
-    let frame =
-        PageFrame { style: "/style.css", scripts: &["/live.js", "/path.js"], before: &navigation(current) };
+    of_zone(title, current, zone, header, &html! { main #main.whole { (main) } })
+}
+
+/// Renders a page with times of `zone`.
+pub fn page_in_zone(
+    title: &str,
+    current: PageTab,
+    zone: &PageZone,
+    header: &Markup,
+    main: &Markup,
+) -> Html<String> {
+    of_zone(title, current, zone, header, &html! { main #main { (main) } })
+}
+
+fn of_zone(title: &str, current: PageTab, zone: &PageZone, header: &Markup, main: &Markup) -> Html<String> {
+    let scripts = &["/live.js", "/path.js"];
+    let frame = PageFrame { style: "/style.css", scripts, before: &navigation(current) };
     let body = html! {
-        main #main.whole { (main) }
+        (main)
         footer { p { (PROGRAM) ". " (zone.sentence()) } }
     };
     Html(document(title, PROGRAM, Some(&frame), header, &body).into_string())

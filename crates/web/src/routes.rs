@@ -1,11 +1,12 @@
 //! [`ROUTES`]: all pages and documents that are created from the archive.
 
+use crate::alerts::silences;
 use crate::app::App;
 use crate::change::UserRole;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::server::ClientAddress;
-use crate::{alerts, api, compare, events, hosts, now, path, run, silences, test};
+use crate::{alerts, api, compare, events, hosts, now, path, run, sla, test};
 use axum::body::{Body, Bytes};
 use axum::extract::{Extension, RawPathParams, RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -92,6 +93,11 @@ const FROM: (&str, &str) =
     ("from", "Start: a date, a time such as 2026-11-23T10:00:00Z, or a time before now such as 36h.");
 const TO: (&str, &str) = ("to", "End, in the same form as from.");
 
+const RANGE: (&str, &str) =
+    ("range", "Period that ends now: 1h, 24h, 7d, 30d or 1y; with the newest test if that is older.");
+const ZONE_OF_TIMES: (&str, &str) =
+    ("zone", "Time zone of times without an offset, such as Europe/Oslo; default: UTC.");
+
 /// Parameters of a comparison.
 const COMPARED: &[(&str, &str)] = &[
     ("src", "Sender of the first path."),
@@ -102,6 +108,23 @@ const COMPARED: &[(&str, &str)] = &[
     ("dst2", "Receiver."),
     ("from2", "Start of the second period; default: a day before its end, or for two paths a week."),
     ("to2", "End of the second period; default: after the newest test of both."),
+    ZONE_OF_TIMES,
+];
+
+/// Parameters of the report of a month.
+const REPORTED: &[(&str, &str)] = &[
+    ("month", "Month, such as 2026-11; default: that of the newest test."),
+    ("open", "First hour of a day that counts, 0 to 23; default: 0."),
+    ("close", "First hour of a day that no longer counts, 1 to 24; default: 24."),
+    ("workdays", "1 if only Monday to Friday count."),
+    ("zone", "Time zone of the month and its hours, such as Europe/Oslo; default: UTC."),
+    ("profile", "Profile whose limits are the targets; default: voice."),
+    (
+        "lost",
+        "Percentage of lost packets above which a path counts as not available during a test; default: 20.",
+    ),
+    ("name", "Part of the name or address of one end of the paths; default: all."),
+    ("site", "Site of one end of the paths; default: all."),
 ];
 
 const fn page(path: &'static str, answer: AnswerFn) -> Route {
@@ -126,7 +149,21 @@ pub const ROUTES: &[Route] = &[
         about: "",
         parameters: COMPARED,
     },
-    page("/alerts", alerts::page),
+    Route { path: "/alerts", kind: RouteKind::Form(alerts::listing), about: "", parameters: &[] },
+    Route { path: "/alerts/{id}", kind: RouteKind::Form(alerts::reading), about: "", parameters: &[] },
+    Route {
+        path: "/alerts/silences/{id}/end",
+        kind: RouteKind::Form(alerts::ending),
+        about: "",
+        parameters: &[],
+    },
+    Route {
+        path: "/sla",
+        kind: RouteKind::ExpensivePage(sla::page, sla::version),
+        about: "",
+        parameters: REPORTED,
+    },
+    Route { path: "/sla/csv", kind: RouteKind::Csv(sla::csv), about: "", parameters: REPORTED },
     Route { path: "/run", kind: RouteKind::Form(run::form::asking), about: "", parameters: &[] },
     Route { path: "/run/{id}", kind: RouteKind::Form(run::page::watching), about: "", parameters: &[] },
     Route { path: "/run/{id}/stop", kind: RouteKind::Form(run::form::stopping), about: "", parameters: &[] },
@@ -140,7 +177,13 @@ pub const ROUTES: &[Route] = &[
         path: "/api/v1/path/{src}/{dst}",
         kind: RouteKind::Json(api::path),
         about: "A path over time, from its sender to its receiver, by addresses or names.",
-        parameters: &[FROM, TO, ("stream", "Number of the stream; default: the one with the newest test.")],
+        parameters: &[
+            FROM,
+            TO,
+            RANGE,
+            ZONE_OF_TIMES,
+            ("stream", "Number of the stream; default: the one with the newest test."),
+        ],
     },
     Route {
         path: "/api/v1/hosts",
@@ -153,6 +196,12 @@ pub const ROUTES: &[Route] = &[
         kind: RouteKind::ExpensiveJson(api::compare, compare::version),
         about: "Figures of all packets of two periods of a path, or of two paths.",
         parameters: COMPARED,
+    },
+    Route {
+        path: "/api/v1/sla",
+        kind: RouteKind::ExpensiveJson(api::month, sla::version),
+        about: "Report of a month: for each path availability, targets met and the worst hours, within hours of business.",
+        parameters: REPORTED,
     },
     Route {
         path: "/api/v1/alerts",

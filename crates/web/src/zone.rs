@@ -65,6 +65,11 @@ impl PageZone {
         if self.is_utc() { utc(at) } else { utc(at.saturating_add(self.offset(at))) }
     }
 
+    /// Formats a time for a field of a form: `2026-11-23T10:00:00`.
+    pub fn field(&self, at: i64) -> String {
+        self.text(at).replace(' ', "T")
+    }
+
     /// Parses a time: a date or a time of this zone, one with an offset, or a time before `now`.
     ///
     /// # Errors

@@ -30,7 +30,13 @@ impl Runner for StandaloneRunner {
             |name: &String| HostOffer { name: name.clone(), address: name.clone(), only_answers: false };
         let hosts =
             if self.hosts.is_empty() { known(archive)? } else { self.hosts.iter().map(named).collect() };
-        Ok(RunOffer { from: own_name(), hosts, tests: DemandedTest::offered(), profiles: profiles() })
+        Ok(RunOffer {
+            from: own_name(),
+            hosts,
+            any_host: self.hosts.is_empty(),
+            tests: DemandedTest::offered(),
+            profiles: profiles(),
+        })
     }
 
     fn plan(&self, request: &RunRequest, host: &HostOffer) -> Result<Planned, RunRefusal> {

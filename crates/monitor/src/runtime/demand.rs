@@ -72,6 +72,7 @@ impl Runner for RunQueue {
         let from = model.hosts.get(*own).map_or_else(String::new, |host| host.name.clone());
         Ok(RunOffer {
             from,
+            any_host: false,
             hosts: others.chain(targets).collect(),
             tests: DemandedTest::offered(),
             profiles: profiles(),

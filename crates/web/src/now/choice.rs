@@ -4,6 +4,7 @@ use super::StreamNow;
 use super::metric::{CellMetric, METRICS};
 use crate::query::Query;
 use crate::verdict::TestVerdict;
+use jitlat_archive::ReportedSlot;
 use maud::{Markup, html};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -64,6 +65,15 @@ impl OverviewChoice {
         ends.iter().any(|end| end.to_lowercase().contains(&wanted))
             && (self.site.is_empty() || sites.iter().any(|site| site.as_ref() == Some(&self.site)))
             && self.verdict.is_none_or(|verdict| stream.verdict == verdict)
+    }
+
+    /// True if a path without tests is to be shown.
+    pub fn accepts_unmeasured(&self, report: &ReportedSlot) -> bool {
+        let wanted = self.host.to_lowercase();
+        let ends = [&report.client, &report.server];
+        ends.iter().any(|end| end.to_lowercase().contains(&wanted))
+            && self.site.is_empty()
+            && self.verdict.is_none()
     }
 
     /// True if some streams may be left out.

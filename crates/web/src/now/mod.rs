@@ -10,13 +10,12 @@ mod metric;
 mod paths;
 
 use self::choice::OverviewChoice;
-use crate::page::{self, PageTab, encoded};
+use crate::page::{self, PageTab, cards, encoded};
 use crate::problem::Problem;
 use crate::routes::RouteRequest;
 use crate::times;
 use crate::verdict::TestVerdict;
 use jitlat_archive::{Archive, Newest, ReportedSlot, TestId, utc};
-use jitlat_report::html::scrolling;
 use maud::{Markup, html};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +36,8 @@ pub struct Now {
     pub now_ns: i64,
     /// Every stream that has tests, by addresses.
     pub streams: Vec<StreamNow>,
+    /// Newest report about each path that has no test, for example because the name of a host has no address.
+    pub unmeasured: Vec<ReportedSlot>,
 }
 
 /// A stream from one host to another, and its newest test.
@@ -174,19 +175,43 @@ pub fn read(archive: &Archive, now: i64) -> Result<Now, Problem> {
     for stream in &mut streams {
         (stream.src_site, stream.dst_site) = (site(stream.src()), site(stream.dst()));
     }
+    let reports: Vec<ReportedSlot> =
+        archive.reports_after(0)?.into_iter().map(|(_, report)| report).collect();
+    let unmeasured = without_tests(&reports, &streams);
     if streams.iter().any(|stream| stream.silent) {
-        explain_silence(archive, &mut streams)?;
+        explain_silence(archive, &mut streams, reports)?;
     }
-    Ok(Now { now_ns: now, streams })
+    Ok(Now { now_ns: now, streams, unmeasured })
+}
+
+/// Returns the reports about paths between whose hosts there is no stream.
+fn without_tests(reports: &[ReportedSlot], streams: &[StreamNow]) -> Vec<ReportedSlot> {
+    let mut known: BTreeSet<[&str; 2]> = BTreeSet::new();
+    for s in streams {
+        for ends in [[s.src(), s.dst()], [&*s.stream.src, &*s.stream.dst]] {
+            known.insert(ends);
+            known.insert([ends[1], ends[0]]);
+        }
+    }
+    // Far hosts may be known by their address alone, and this host by another name.
+    let has_test = |report: &ReportedSlot| {
+        known.contains(&[&*report.client, &*report.server])
+            || known.iter().any(|ends| ends[1] == report.server)
+    };
+    reports.iter().filter(|report| !has_test(report)).cloned().collect()
 }
 
 /// Maximum number of silent streams whose reasons are looked up.
 const MAX_EXPLAINED: usize = 500;
 
 /// Adds the reported reasons to the streams that are silent.
-fn explain_silence(archive: &Archive, streams: &mut [StreamNow]) -> Result<(), Problem> {
-    let reports = archive.reports_after(0)?.into_iter().map(|(_, report)| report);
+fn explain_silence(
+    archive: &Archive,
+    streams: &mut [StreamNow],
+    reports: Vec<ReportedSlot>,
+) -> Result<(), Problem> {
     let reports: BTreeMap<[String; 3], ReportedSlot> = reports
+        .into_iter()
         .map(|report| ([report.test.clone(), report.client.clone(), report.server.clone()], report))
         .collect();
     if reports.is_empty() {
@@ -273,13 +298,14 @@ fn write(archive: &Archive, all: &Now, choice: &OverviewChoice) -> Result<String
     };
     let main = html! {
         div data-live="now" {
-            @if all.streams.is_empty() {
+            (no_result(&all.unmeasured, choice, all.now_ns))
+            @if all.streams.is_empty() && all.unmeasured.is_empty() {
                 p.headline.note { "The archive is empty." }
                 p {
                     "Every test takes " code { "--archive DIR" } " and stores its result in the archive; "
                     code { "jitlat archive add DIR LOG" } " adds existing logs."
                 }
-            } @else {
+            } @else if !all.streams.is_empty() {
                 @if !shown.is_empty() { (headline(&shown, all.now_ns)) }
                 (attention(&shown, all.now_ns))
                 (choice.tabs())
@@ -352,6 +378,38 @@ fn headline(streams: &[&StreamNow], now_ns: i64) -> Markup {
     html! { p.headline.(class) { (text.trim_start()) } }
 }
 
+/// Renders the paths that have no test.
+fn no_result(reports: &[ReportedSlot], choice: &OverviewChoice, now_ns: i64) -> Markup {
+    let reports: Vec<&ReportedSlot> =
+        reports.iter().filter(|report| choice.accepts_unmeasured(report)).collect();
+    if reports.is_empty() {
+        return Markup::default();
+    }
+    let rows = html! {
+        thead {
+            tr {
+                @for column in ["from, to", "test", "for"] { th scope="col" { (column) } }
+                th.words scope="col" { "reason" }
+            }
+        }
+        tbody {
+            @for report in reports.iter().take(MAX_LISTED) {
+                tr {
+                    th scope="row" { (report.client) " → " (report.server) }
+                    td data-label="test" { (report.test) }
+                    td data-label="for" { (times::length(now_ns.saturating_sub(report.since_ns))) }
+                    td.words data-label="reason" { (report.reason) }
+                }
+            }
+        }
+    };
+    html! {
+        p.headline.poor { (counted(reports.len(), "path has", "paths have")) " no result yet." }
+        (cards("Paths without a result", &rows))
+        @if reports.len() > MAX_LISTED { p { (reports.len() - MAX_LISTED) " more are not listed." } }
+    }
+}
+
 fn attention(streams: &[&StreamNow], now_ns: i64) -> Markup {
     let mut wanted: Vec<&StreamNow> =
         streams.iter().copied().filter(|s| s.verdict.is_bad() || s.silent).collect();
@@ -369,14 +427,13 @@ fn table(name: &str, streams: &[&StreamNow], now: i64) -> Markup {
         thead {
             tr {
                 @for column in ["from, to", "verdict", "bad since", "last test"] { th scope="col" { (column) } }
-                th.words scope="col" { "headline" }
-                th scope="col" { "packets" }
+                @for column in ["headline", "packets"] { th.words scope="col" { (column) } }
             }
         }
         tbody { @for s in streams.iter().take(MAX_LISTED) { (row(s, now)) } }
     };
     html! {
-        (scrolling(name, &rows))
+        (cards(name, &rows))
         @if streams.len() > MAX_LISTED { p { (streams.len() - MAX_LISTED) " more are in the path matrix." } }
     }
 }
@@ -391,11 +448,11 @@ fn row(s: &StreamNow, now: i64) -> Markup {
     html! {
         tr {
             th scope="row" { a href=(s.address()) { (s.src()) " " (s.arrow()) " " (s.dst()) } }
-            td.(class) { (badge(sign, word)) }
-            td { (since) }
-            td { a href={"/test/" (s.test)} title=(utc(s.started_ns)) { (age(s, now)) } }
-            td.words { (said(s)) }
-            td { (described(&s.stream)) }
+            td.(class) data-label="verdict" { (badge(sign, word)) }
+            td data-label="bad since" { (since) }
+            td data-label="last test" { a href={"/test/" (s.test)} title=(utc(s.started_ns)) { (age(s, now)) } }
+            td.words data-label="headline" { (said(s)) }
+            td.words data-label="packets" { (described(&s.stream)) }
         }
     }
 }

@@ -4,10 +4,10 @@ use super::choice::{OverviewChoice, PathOrder};
 use super::metric::CellMetric;
 use super::{MAX_LISTED, StreamNow, age, badge, counted, described};
 use crate::numbers::three_digits;
+use crate::page::cards;
 use crate::problem::Problem;
 use crate::times::{self, DAY};
 use jitlat_archive::Archive;
-use jitlat_report::html::scrolling;
 use maud::{Markup, html};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -109,7 +109,7 @@ pub fn table(
         tbody { @for row in rows.iter().take(MAX_LISTED) { (one(row, days, choice, now)) } }
     };
     html! {
-        (scrolling("All paths", &rendered))
+        (cards("All paths", &rendered))
         @if rows.len() > MAX_LISTED { p { (rows.len() - MAX_LISTED) " more paths are in the matrix." } }
     }
 }
@@ -122,29 +122,30 @@ fn one(row: &PathRow<'_>, days: &BTreeMap<i64, LastDay>, choice: &OverviewChoice
     html! {
         tr {
             th scope="row" { a href=(s.address()) { (s.src()) " " (arrow) " " (s.dst()) } }
-            (direction(Some(s), choice.metric, now))
-            (direction(row.back, choice.metric, now))
-            td { (line(&lines, choice.metric.of_last_day())) }
-            td {
+            (direction("→", Some(s), choice.metric, now))
+            (direction("←", row.back, choice.metric, now))
+            td data-label="last 24 h" { (line(&lines, choice.metric.of_last_day())) }
+            td data-label="since" {
                 @for (s, since) in changed {
                     @let least = if s.bad_tests_at_least { "at least " } else { "" };
                     @let tests = counted(s.bad_tests.try_into().unwrap_or(usize::MAX), "test", "tests");
                     div { (s.verdict.word()) " for " (least) (times::length(now.saturating_sub(since))) " (" (tests) ")" }
                 }
             }
-            td { (described(&s.stream)) }
+            td.words data-label="packets" { (described(&s.stream)) }
         }
     }
 }
 
 /// Renders the newest test of a direction: its number, or its verdict in a word; the age only if it is silent.
-fn direction(stream: Option<&StreamNow>, metric: CellMetric, now: i64) -> Markup {
+fn direction(sign: &str, stream: Option<&StreamNow>, metric: CellMetric, now: i64) -> Markup {
     let Some(s) = stream else { return html! { td { "–" } } };
+    let label = sign;
     let (class, sign, word) = s.shown();
     let number = metric.of(s).map(three_digits);
     let title = format!("{} {} {}: {word}", s.src(), s.arrow(), s.dst());
     html! {
-        td.(class) {
+        td.(class) data-label=(label) {
             a href={"/test/" (s.test)} title=(title) {
                 @match (metric, number) {
                     (CellMetric::Verdict, _) => (badge(sign, word)),

@@ -259,7 +259,7 @@ fn one_side(out: &mut String, placed: &PlacedSide<'_>, x: &impl Fn(i64) -> f64) 
             lanes.delays.0, lanes.verdicts.1
         );
         let sign = if *bad { "▼ worse" } else { "▲ better" };
-        if side.changes.len() <= 8 {
+        if side.changes.len() <= 8 && placed.size == ChartSize::Wide {
             let above = lanes.delays.0 - 5.0;
             let _ = write!(
                 out,

@@ -10,7 +10,7 @@ mod csv;
 mod events;
 mod view;
 
-pub use csv::csv;
+pub use csv::{csv, field as csv_field};
 pub use view::page;
 
 use self::choice::ViewChoice;

@@ -24,7 +24,7 @@
     }
   }
 
-  for (const hidden of document.querySelectorAll("[data-png], [data-with-script]")) hidden.hidden = false;
+  for (const hidden of document.querySelectorAll("[data-png], [data-with-script], [data-print]")) hidden.hidden = false;
   new MutationObserver(() => {
     for (const hidden of document.querySelectorAll("[data-png][hidden], [data-with-script][hidden]")) hidden.hidden = false;
   }).observe(document.body, { childList: true, subtree: true });
@@ -127,8 +127,9 @@
     document.documentElement.dataset.png = `${canvas.width}x${canvas.height}`;
   };
   document.addEventListener("click", (event) => {
-    const target = event.target.closest && event.target.closest("[data-png], [data-link]");
+    const target = event.target.closest && event.target.closest("[data-png], [data-link], [data-print]");
     if (!target) return;
+    if (target.dataset.print !== undefined) { print(); return; }
     if (target.dataset.png !== undefined) {
       const svg = shown(target.closest("figure"));
       picture(svg, target.dataset.png).catch(() => { target.textContent = "PNG failed"; });

@@ -204,7 +204,6 @@ fn steps(view: &PathPage) -> Markup {
 fn picker(view: &PathPage) -> Markup {
     let zone = &view.choice.zone;
     let (from, to) = view.here();
-    let field = |at: i64| zone.text(at).replace(' ', "T");
     let [src2, dst2] = view.choice.other.clone().unwrap_or_default();
     let hosts: BTreeSet<&String> = view.hosts.values().collect();
     let zones = [UTC.to_owned(), zone.name.clone()];
@@ -212,8 +211,8 @@ fn picker(view: &PathPage) -> Markup {
         form.limits.picker action=(view.path()) data-zone=(zone.name) {
             input type="hidden" name="stream" value=(view.named().course.id);
             @if view.choice.shown == ShownQuantity::Jitter { input type="hidden" name="show" value="jitter"; }
-            label { "From " input type="datetime-local" step="1" name="from" value=(field(from)); } " "
-            label { "to " input type="datetime-local" step="1" name="to" value=(field(to.saturating_add(times::SECOND - 1))); } " "
+            label { "From " input type="datetime-local" step="1" name="from" value=(zone.field(from)); } " "
+            label { "to " input type="datetime-local" step="1" name="to" value=(zone.field(to.saturating_add(times::SECOND - 1))); } " "
             label { "Time zone "
                 select name="zone" {
                     @for name in &zones[..if zone.is_utc() { 1 } else { 2 }] {

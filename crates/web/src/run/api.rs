@@ -3,7 +3,7 @@
 use super::feed::LiveRun;
 use super::start::{event, off, start};
 use super::watched::RunNow;
-use super::{RunLimits, RunOffer, RunRequest};
+use super::{RunLimits, RunOffer, RunRequest, Starters};
 use crate::app::App;
 use crate::change::UserRole;
 use crate::events::{EventClient, sent};
@@ -67,9 +67,11 @@ impl LimitsNow {
 /// Returns the offer and the list of requested tests.
 pub fn runs(archive: &Archive, asked: &RouteRequest) -> Result<RunsNow, Problem> {
     let runs = asked.app.runs.as_ref().ok_or_else(off)?;
+    let mut offer = runs.runner.offer(archive)?;
+    offer.any_host &= matches!(runs.who, Starters::Local);
     Ok(RunsNow {
         may_run: asked.role == UserRole::Run,
-        offer: runs.runner.offer(archive)?,
+        offer,
         limits: LimitsNow::of(&runs.limits),
         runs: asked.app.table.all().iter().map(|run| RunNow::of(run)).collect(),
     })

@@ -73,19 +73,20 @@ pub fn stopping() -> MethodRouter<Arc<App>> {
     )
 }
 
-fn to(address: &str) -> Response {
+/// Leads the browser to another page after a change.
+pub fn to(address: &str) -> Response {
     (StatusCode::SEE_OTHER, [(header::LOCATION, address.to_owned())]).into_response()
 }
 
 /// Reads a submitted form; returns an error unless it came from a page of this server.
-async fn own_form(app: &App, headers: &HeaderMap, request: Request) -> Result<Query, Problem> {
+pub async fn own_form(app: &App, headers: &HeaderMap, request: Request) -> Result<Query, Problem> {
     let body = body(app, request).await?;
     let form = Query::parse(&String::from_utf8_lossy(&body));
     if app.secrets.fits(headers, form.get(SECRET)) {
         return Ok(form);
     }
     tracing::warn!(
-        "web page: refused a form to start or stop a test, because it does not come from this server"
+        "web page: refused a form that changes something, because it does not come from this server"
     );
     Err(Problem::NotAllowed(
         "This form is outdated, belongs to another server, or the browser blocks cookies. Reload the page."
@@ -143,7 +144,7 @@ fn off() -> Html<String> {
     let main = html! {
         p {
             "To turn it on, start the server with " code { "jitlat web ARCHIVE --run" } ", or set " code { "run = true" } " in "
-            code { "[web]" } " of the monitor’s file."
+            code { "[web]" } " of a monitor’s file."
         }
     };
     page::page("Run a test", PageTab::Run, &html! { p.what { "Running tests from this page is off" } }, &main)
@@ -158,7 +159,7 @@ fn write(all: &RunsNow, secret: &str, wanted_test: &RunRequest, refusal: Option<
         @if !all.may_run {
             p { "All readers may watch tests. Starting one needs the token for running tests." }
             (token_form("Continue", "/run"))
-        } @else if all.offer.hosts.is_empty() {
+        } @else if all.offer.hosts.is_empty() && !all.offer.any_host {
             p.headline.note { "No hosts to test with." }
             p {
                 "Hosts are taken from earlier tests in the archive, or from " code { "--run=HOST,…" } "."
@@ -207,7 +208,17 @@ fn form(all: &RunsNow, secret: &str, wanted_test: &RunRequest, refusal: Option<&
             input type="hidden" name=(SECRET) value=(secret);
             fieldset {
                 legend { "What" }
-                (choice("host", "to", meant, &far, wrong))
+                @if all.offer.any_host {
+                    @let (invalid, by) = marked("host", wrong);
+                    label for="host" { "to" }
+                    " "
+                    input #host name="host" value=(meant) list="hosts" required maxlength="255" placeholder="name or address"
+                        aria-invalid=[invalid] aria-describedby=[by];
+                    datalist #hosts { @for (name, text) in &far { option value=(name) { (text) } } }
+                    " "
+                } @else {
+                    (choice("host", "to", meant, &far, wrong))
+                }
                 (choice("test", "measure", &wanted_test.test, &kinds, wrong))
                 (choice("direction", "direction", &wanted_test.direction, &directions, wrong))
             }

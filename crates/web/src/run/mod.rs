@@ -53,6 +53,8 @@ pub struct RunOffer {
     pub from: String,
     /// Hosts to test with.
     pub hosts: Vec<HostOffer>,
+    /// True if the users of this host may name any other host, too.
+    pub any_host: bool,
     /// Kinds of tests; the first is the default.
     pub tests: Vec<TestOffer>,
     /// Profiles whose packets a test may send: name and description.

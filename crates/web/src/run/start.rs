@@ -2,7 +2,7 @@
 
 use super::feed::{LiveRun, RunFeed, RunStatus};
 use super::watched::RunNow;
-use super::{HostOffer, PageRuns, RunRefusal, RunRequest};
+use super::{HostOffer, PageRuns, RunOffer, RunRefusal, RunRequest, Starters};
 use crate::app::App;
 use crate::problem::Problem;
 use crate::times;
@@ -19,7 +19,7 @@ const STEPS_PER_MESSAGE: u32 = 4;
 /// Returns the error for requests if tests cannot be run, with instructions to allow them.
 pub fn off() -> Problem {
     Problem::NotFound(
-        "Running tests is off: turn it on with jitlat web --run, or run = true in [web] of the monitor's file."
+        "Running tests is off: turn it on with jitlat web --run, or run = true in [web] of a monitor's file."
             .to_owned(),
     )
 }
@@ -31,7 +31,11 @@ pub async fn start(app: &Arc<App>, wanted_test: RunRequest) -> Result<Arc<LiveRu
     let wanted = wanted_test.clone();
     let started = app.read(move |archive| {
         let offer = runs.runner.offer(archive)?;
-        let host = allowed(&offer.hosts, &wanted)?;
+        let typed = typed_host(&runs, &offer, &wanted);
+        let host = match &typed {
+            Some(host) => host,
+            None => allowed(&offer.hosts, &wanted)?,
+        };
         start_with(&own, &runs, &wanted, host)
     });
     match started.await {
@@ -52,6 +56,18 @@ pub async fn start(app: &Arc<App>, wanted_test: RunRequest) -> Result<Arc<LiveRu
             Err(problem)
         }
     }
+}
+
+/// Returns the far host of a request that is not in the offer, if any host may be named: only users of this host, who could also
+/// run the command, may do so.
+fn typed_host(runs: &PageRuns, offer: &RunOffer, wanted_test: &RunRequest) -> Option<HostOffer> {
+    let name = wanted_test.host.trim();
+    let is_known = offer.hosts.iter().any(|host| host.name == name || host.address == name);
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-._:[]%".contains(c);
+    let is_host = !name.is_empty() && name.len() <= 255 && !name.starts_with('-') && name.chars().all(fits);
+    let may = offer.any_host && matches!(runs.who, Starters::Local);
+    let host = HostOffer { name: name.to_owned(), address: name.to_owned(), only_answers: false };
+    (may && is_host && !is_known).then_some(host)
 }
 
 /// Returns the far host of a request if tests with it are allowed.

@@ -91,7 +91,7 @@ fn relay(mut client: TcpStream, server: SocketAddr, script: &str, seen: &Mutex<V
     };
     let answer = if path == DRIVER {
         plain("text/javascript", script)
-    } else if path.starts_with("/api/v1/events") {
+    } else if path.ends_with("/events") {
         // Events that never end would stop the browser's virtual time.
         "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n".to_owned()
     } else {

@@ -16,6 +16,7 @@ const MS: i64 = 1_000_000;
 /// Stores the feeds of the tests that were started, so that the calling test can continue them.
 #[derive(Debug, Default)]
 pub struct Fake {
+    pub any_host: bool,
     pub started: Mutex<Vec<(RunRequest, RunFeed)>>,
 }
 
@@ -31,6 +32,7 @@ impl Runner for Fake {
         Ok(RunOffer {
             from: "rome".to_owned(),
             hosts: vec![host("oslo", "10.0.0.2", false), host("192.0.2.1", "192.0.2.1", true)],
+            any_host: self.any_host,
             tests: vec![test("udp", "one way, over UDP", true), test("icmp", "round trips, ICMP", false)],
             profiles: vec![("voice".to_owned(), "a call".to_owned())],
         })

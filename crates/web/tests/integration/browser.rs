@@ -6,6 +6,7 @@ use crate::fake;
 use crate::fake::Fake;
 use crate::mesh;
 use crate::served::Served;
+use jitlat_archive::{AlertAbout, AlertUpdate, Fired, Note, Silence};
 use jitlat_web::Starters;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -25,7 +26,14 @@ fn served(folder: &std::path::Path) -> (Served, Arc<Fake>, Vec<String>) {
         "/compare",
         "/compare?src=10.0.0.3&dst=10.0.0.4&from=1d&to=9h&from2=9h",
         "/alerts",
+        "/alerts/1",
     ];
+    let about = AlertAbout { alert: "loss".to_owned(), ..AlertAbout::default() };
+    let path = ["all", "10.0.0.3", "10.0.0.4"].map(str::to_owned);
+    let fired = Fired { about, path, ..Fired::default() };
+    archive.note(&Note { changes: vec![AlertUpdate::Fired(fired)], ..Note::default() }).unwrap();
+    let silence = Silence { author: "ann".to_owned(), from_ns: now, until_ns: 2 * now, ..Silence::default() };
+    archive.add_silence(&silence).unwrap();
     let fake = Arc::new(Fake::default());
     let served = Served::start(folder, |settings| settings.runs = fake::runs(&fake, Starters::Local));
     let pages = pages.into_iter().map(str::to_owned);

@@ -15,6 +15,7 @@ mod served;
 
 mod browser;
 mod door;
+mod forms;
 mod https;
 mod pages;
 mod path;

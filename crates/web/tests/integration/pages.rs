@@ -4,7 +4,7 @@ use crate::fake;
 use crate::mesh;
 use crate::mesh::{HOUR, Went};
 use crate::served::Served;
-use jitlat_archive::{AlertAbout, AlertUpdate, Archive, Fired, Note, Route};
+use jitlat_archive::{AlertAbout, AlertUpdate, Archive, Fired, Note, ReportedSlot, Route};
 use jitlat_web::{MonitorNow, MonitorState, ReadAccess, Settings, SlotsNow, Token, Web, WebLimits};
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -97,6 +97,34 @@ fn the_overview_has_numbers_both_directions_in_a_row_and_can_be_limited() {
     // Text that a reader types is not markup.
     let hostile = served.get("/?name=%22%3E%3Cscript%3E&site=%3Cb%3E&sort=x&show=y").body;
     assert!(!hostile.contains("\"><script>") && !hostile.contains("<b><"), "{hostile}");
+}
+
+#[test]
+fn a_host_whose_name_has_no_address_is_on_the_overview() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = two_hosts(folder.path());
+    let report = |server: &str| ReportedSlot {
+        test: "all".to_owned(),
+        client: "10.0.0.1".to_owned(),
+        server: server.to_owned(),
+        at_ns: now() - HOUR,
+        since_ns: now() - 5 * HOUR,
+        reason: "<oslo> has no address".to_owned(),
+        ..ReportedSlot::default()
+    };
+    // One path has tests, the other has none.
+    archive.record_reports(&[report("10.0.0.2"), report("oslo")], 10).unwrap();
+    let served = Served::start(folder.path(), |_| ());
+    let all = served.json("/api/v1/now");
+    let missing: Vec<&str> =
+        all["unmeasured"].as_array().unwrap().iter().map(|r| r["server"].as_str().unwrap()).collect();
+    assert_eq!(missing, ["oslo"]);
+    let page = served.get("/").body;
+    assert!(
+        page.contains("1 path has no result yet") && page.contains("&lt;oslo&gt; has no address"),
+        "{page}"
+    );
+    assert!(!served.get("/?name=rome").body.contains("no result yet"));
 }
 
 #[test]
@@ -285,7 +313,9 @@ fn two_periods_and_two_paths_are_compared_by_all_their_packets() {
     let page = served.get(&format!("/compare?{periods}")).body;
     assert!(
         page.contains("value=\"10.0.0.2\"")
-            && page.contains("<th scope=\"row\">tests</th><td>4</td><td>2</td>"),
+            && page.contains(
+                "<th scope=\"row\">tests</th><td data-label=\"first\">4</td><td data-label=\"second\">2</td>"
+            ),
         "{page}"
     );
     // Forward and back, whatever their direction is called.

@@ -3,8 +3,10 @@
 
 use crate::app::App;
 use crate::problem::Problem;
+use crate::query::Query;
 use crate::run::api::body;
 use crate::times;
+use crate::zone::PageZone;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::header;
@@ -82,8 +84,84 @@ pub struct SilenceRequest {
     host: Option<String>,
     /// Site of a host of the path; null for all sites.
     site: Option<String>,
+    /// Start, such as `2026-11-23T22:00:00Z`; null for now.
+    #[serde(default)]
+    from: Option<String>,
     /// Length, such as `2h`.
     r#for: String,
+}
+
+impl SilenceRequest {
+    /// Creates the request from the fields of a form; empty fields select nothing.
+    pub fn of_form(form: &Query) -> SilenceRequest {
+        let of = |name: &str| form.get(name).map(str::to_owned);
+        SilenceRequest {
+            by: of("by").unwrap_or_default(),
+            note: of("note").unwrap_or_default(),
+            alert: of("alert"),
+            test: of("test"),
+            host: of("host"),
+            site: of("site"),
+            from: of("from"),
+            r#for: of("for").unwrap_or_default(),
+        }
+    }
+
+    /// Checks the request. Times without an offset are those of `zone`.
+    ///
+    /// # Errors
+    /// [`Problem::Wrong`] with the field and what to write.
+    pub fn silence(self, zone: &PageZone) -> Result<Silence, Problem> {
+        let selects = [&self.alert, &self.test, &self.host, &self.site, &self.from];
+        checked([&self.by, &self.note].into_iter().chain(selects.into_iter().flatten()))?;
+        let length = quantity::duration(&self.r#for).map_err(|e| Problem::Wrong(format!("for: {e}.")))?;
+        if length.0 > MAX_NS {
+            return Err(Problem::Wrong("for: a silence lasts a year at most.".to_owned()));
+        }
+        let now = times::now();
+        let from = self.from.as_ref().map(|text| zone.parse(text, now)).transpose()?;
+        let from_ns = from.unwrap_or(now).max(now);
+        if from_ns.saturating_sub(now) > MAX_NS {
+            return Err(Problem::Wrong("from: a silence begins within a year.".to_owned()));
+        }
+        let SilenceRequest { by: author, note, alert, test, host, site, .. } = self;
+        Ok(Silence {
+            id: 0,
+            alert,
+            test,
+            host,
+            site,
+            from_ns,
+            until_ns: from_ns.saturating_add(length.0),
+            author,
+            note,
+        })
+    }
+}
+
+impl Acknowledgement {
+    /// Creates an acknowledgement from the fields of a form.
+    pub fn of_form(form: &Query) -> Acknowledgement {
+        let of = |name: &str| form.get(name).unwrap_or_default().to_owned();
+        Acknowledgement { by: of("by"), note: of("note") }
+    }
+}
+
+/// Records who has seen an alert.
+pub fn acknowledge(archive: &Archive, id: i64, seen: &Acknowledgement) -> Result<(), Problem> {
+    checked([&seen.by, &seen.note])?;
+    if archive.acknowledge(id, &seen.by, &seen.note, times::now())? {
+        return Ok(());
+    }
+    Err(Problem::NotFound(format!("There is no alert {id}.")))
+}
+
+/// Ends a silence.
+pub fn end(archive: &Archive, id: i64) -> Result<(), Problem> {
+    if archive.end_silence(id, times::now())? {
+        return Ok(());
+    }
+    Err(Problem::NotFound(format!("There is no silence {id}, or it is over.")))
 }
 
 /// Reads the silences.
@@ -96,12 +174,9 @@ pub fn acknowledging() -> MethodRouter<Arc<App>> {
     post(|State(app): State<Arc<App>>, Path(id): Path<i64>, request: Request| async move {
         let answer = async {
             let asked: Acknowledgement = parsed(&app, request).await?;
-            checked([&asked.by, &asked.note])?;
             change(&app, move |archive| {
-                if archive.acknowledge(id, &asked.by, &asked.note, times::now())? {
-                    return Ok(Acknowledged { alert: id, acknowledged_by: asked.by });
-                }
-                Err(Problem::NotFound(format!("There is no alert {id}.")))
+                acknowledge(archive, id, &asked)?;
+                Ok(Acknowledged { alert: id, acknowledged_by: asked.by })
             })
             .await
         };
@@ -114,25 +189,7 @@ pub fn making() -> MethodRouter<Arc<App>> {
     post(|State(app): State<Arc<App>>, request: Request| async move {
         let answer = async {
             let asked: SilenceRequest = parsed(&app, request).await?;
-            let selects = [&asked.alert, &asked.test, &asked.host, &asked.site];
-            checked([&asked.by, &asked.note].into_iter().chain(selects.into_iter().flatten()))?;
-            let length =
-                quantity::duration(&asked.r#for).map_err(|e| Problem::Wrong(format!("for: {e}.")))?;
-            if length.0 > MAX_NS {
-                return Err(Problem::Wrong("for: a silence lasts a year at most.".to_owned()));
-            }
-            let now = times::now();
-            let silence = Silence {
-                id: 0,
-                alert: asked.alert,
-                test: asked.test,
-                host: asked.host,
-                site: asked.site,
-                from_ns: now,
-                until_ns: now.saturating_add(length.0),
-                author: asked.by,
-                note: asked.note,
-            };
+            let silence = asked.silence(&PageZone::default())?;
             change(&app, move |archive| {
                 let id = archive.add_silence(&silence)?;
                 Ok(Silence { id, ..silence })
@@ -147,10 +204,8 @@ pub fn making() -> MethodRouter<Arc<App>> {
 pub fn ending() -> MethodRouter<Arc<App>> {
     post(|State(app): State<Arc<App>>, Path(id): Path<i64>| async move {
         let answer = change(&app, move |archive| {
-            if archive.end_silence(id, times::now())? {
-                return Ok(EndedSilence { silence: id, ended: true });
-            }
-            Err(Problem::NotFound(format!("There is no silence {id}, or it is over.")))
+            end(archive, id)?;
+            Ok(EndedSilence { silence: id, ended: true })
         });
         answer.await.unwrap_or_else(|problem: Problem| problem.json())
     })
@@ -181,12 +236,23 @@ async fn change<T: Serialize>(
     app: &Arc<App>,
     work: impl FnOnce(&Archive) -> Result<T, Problem> + Send + 'static,
 ) -> Result<Response, Problem> {
+    let text = changed(app, move |archive| crate::api::json(&work(archive)?)).await?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], Body::from(text)).into_response())
+}
+
+/// Changes the archive.
+///
+/// # Errors
+/// If the page shows several archives, which it does not change, and errors of `work`.
+pub async fn changed<T: Send + 'static>(
+    app: &Arc<App>,
+    work: impl FnOnce(&Archive) -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
     if app.roots.len() > 1 {
         return Err(Problem::NotAllowed(
             "This page shows several archives as one, and changes none of them: use the page of one of them.".to_owned(),
         ));
     }
     let root = app.root.clone();
-    let text = app.read(move |_| crate::api::json(&work(&Archive::open_to_write(&root)?)?)).await?;
-    Ok(([(header::CONTENT_TYPE, "application/json")], Body::from(text)).into_response())
+    app.read(move |_| work(&Archive::open_to_write(&root)?)).await
 }
