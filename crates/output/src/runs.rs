@@ -14,6 +14,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
+use crate::terminal::work::Work;
 use std::path::{Path, PathBuf};
 use tracing::warn;
 
@@ -30,6 +31,7 @@ pub fn read(files: &[PathBuf]) -> Result<Vec<LabelledRun>> {
         bail!("standard input can be read only once");
     }
     let mut runs = Vec::new();
+    let _work = Work::of_files("reading and analysing", files.iter().map(|file| split(file).1));
     for file in files {
         let (label, path) = split(file);
         let mut found = open(path)?;

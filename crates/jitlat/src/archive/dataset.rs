@@ -12,6 +12,7 @@ use jitlat_archive::show::{self, DatasetDocument};
 use jitlat_archive::{Archive, GroupKey, ListedTest, TestId, analyse};
 use jitlat_core::scalars::{SCALARS, Scalar};
 use jitlat_core::{pool, quantity};
+use jitlat_output::terminal::work::Work;
 use jitlat_output::{terminal, write_file};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -56,7 +57,9 @@ pub fn run(root: &Path, args: &DatasetArgs, report: &ReportArgs, live: LiveArgs)
         .map(|t| Ok((t.test_id()?, group(t))))
         .collect::<Result<_>>()?;
     let jobs = args.jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZero::get);
+    let work = Work::of(&format!("analysing the packets of {} tests", tests.len()));
     let found = analyse(root, &tests, jobs, &report.options())?;
+    drop(work);
     let failed = found.failed.len();
     for (id, e) in found.failed {
         error!("{id}: left out: {}", crate::exit::explain(&e.into()));
