@@ -168,7 +168,12 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`], for example if there is no archive, or if it has another version.
     pub fn open(root: &Path) -> Result<Archive, ArchiveError> {
-        Ok(Archive { root: root.to_owned(), db: opened(root, For::Reading)?, stop: None, members: Vec::new() })
+        Ok(Archive {
+            root: root.to_owned(),
+            db: opened(root, For::Reading)?,
+            stop: None,
+            members: Vec::new(),
+        })
     }
 
     /// Opens the archive in the folder `root` for writing.
@@ -176,7 +181,12 @@ impl Archive {
     /// # Errors
     /// Same as [`Archive::open`].
     pub fn open_to_write(root: &Path) -> Result<Archive, ArchiveError> {
-        Ok(Archive { root: root.to_owned(), db: opened(root, For::Writing)?, stop: None, members: Vec::new() })
+        Ok(Archive {
+            root: root.to_owned(),
+            db: opened(root, For::Writing)?,
+            stop: None,
+            members: Vec::new(),
+        })
     }
 
     /// Opens the archive in the folder `root` for writing; creates it if it does not exist.
@@ -198,7 +208,12 @@ impl Archive {
             }
             _ => {}
         }
-        Ok(Archive { root: root.to_owned(), db: catalogue::open(root, For::Making)?, stop: None, members: Vec::new() })
+        Ok(Archive {
+            root: root.to_owned(),
+            db: catalogue::open(root, For::Making)?,
+            stop: None,
+            members: Vec::new(),
+        })
     }
 
     /// Migrates the archive in the folder `root` to the latest version. Returns the previous version.

@@ -14,7 +14,8 @@ use crate::packed::read_pool;
 use crate::rollup::{RollupError, hour};
 use crate::totals::{ArchiveTotals, share_bucket};
 use crate::{
-    Alert, Archive, ArchiveExtent, CollectedHost, ListedTest, Newest, PoolPeriod, PooledStream, SlotFilter, TestId,
+    Alert, Archive, ArchiveExtent, CollectedHost, ListedTest, Newest, PoolPeriod, PooledStream, SlotFilter,
+    TestId,
 };
 use jitlat_core::pool::Pool;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -142,7 +143,10 @@ impl Archive {
         let mut without_packets = None;
         for member in &self.members {
             let query = "SELECT file IS NOT NULL FROM tests WHERE id = ?";
-            let found = member.db.prepare_cached(query).and_then(|mut q| q.query_row([id.0], |r| r.get(0)).optional());
+            let found = member
+                .db
+                .prepare_cached(query)
+                .and_then(|mut q| q.query_row([id.0], |r| r.get(0)).optional());
             match found.map_err(member.sql("reading"))? {
                 Some(true) => return Ok(member),
                 Some(false) => without_packets = without_packets.or(Some(member)),
@@ -166,7 +170,8 @@ impl Archive {
 
     fn test_pool(&self, id: i64) -> Result<Pool, ArchiveError> {
         let query = "SELECT pool FROM tests WHERE id = ?";
-        let found = self.db.prepare_cached(query).and_then(|mut q| q.query_row([id], |r| r.get::<_, Vec<u8>>(0)));
+        let found =
+            self.db.prepare_cached(query).and_then(|mut q| q.query_row([id], |r| r.get::<_, Vec<u8>>(0)));
         read_pool(&found.map_err(self.sql("reading"))?)
     }
 
@@ -277,17 +282,12 @@ impl Archive {
         let found = self.each_that_knows(of)?;
         let mut all: Vec<ListedTest> = found.into_iter().flat_map(|(_, tests)| tests).collect();
         // Of a test that several members have, the one with packets comes first.
-        all.sort_by(|a, b| {
-            (a.started_ns, &a.id, !a.has_packets).cmp(&(b.started_ns, &b.id, !b.has_packets))
-        });
+        all.sort_by(|a, b| (a.started_ns, &a.id, !a.has_packets).cmp(&(b.started_ns, &b.id, !b.has_packets)));
         all.dedup_by(|later, first| later.id == first.id);
         Ok(all)
     }
 
-    pub(crate) fn united_streams(
-        &self,
-        filter: &Filter,
-    ) -> Result<Vec<(i64, PooledStream)>, ArchiveError> {
+    pub(crate) fn united_streams(&self, filter: &Filter) -> Result<Vec<(i64, PooledStream)>, ArchiveError> {
         let mut all: Vec<(i64, PooledStream)> = Vec::new();
         let mut known = HashSet::new();
         for (k, streams) in self.each_that_knows(|member| member.streams_of(filter))? {
@@ -384,7 +384,10 @@ impl Archive {
         let mut surplus = 0;
         for (_, places) in self.by_stream(|member| {
             let streams = member.streams_of(&Filter::default())?;
-            Ok(streams.into_iter().map(|(local, stream)| (local, stream, (member.root.clone(), local))).collect())
+            Ok(streams
+                .into_iter()
+                .map(|(local, stream)| (local, stream, (member.root.clone(), local)))
+                .collect())
         })? {
             if places.len() < 2 {
                 continue;
@@ -549,7 +552,8 @@ impl Archive {
         for (member, local) in &places {
             removing += usize::from(member.has_removed_from(*local)?);
             let own = member.losses_of(*local)?;
-            let ids: Vec<i64> = member.starts(*local, i64::MIN, i64::MAX)?.into_iter().map(|(_, id)| id).collect();
+            let ids: Vec<i64> =
+                member.starts(*local, i64::MIN, i64::MAX)?.into_iter().map(|(_, id)| id).collect();
             let again: Vec<i64> = ids.iter().copied().filter(|id| seen.contains(id)).collect();
             if tests(&own) > tests(&most) {
                 most = own.clone();
@@ -583,7 +587,9 @@ impl Archive {
         let query = "SELECT bucket, tests, lost_share FROM losses WHERE stream = ?";
         let run = || {
             let mut losses = self.db.prepare_cached(query)?;
-            let take = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, (crate::catalogue::unsigned(row, 1)?, row.get(2)?)));
+            let take = |row: &rusqlite::Row<'_>| {
+                Ok((row.get(0)?, (crate::catalogue::unsigned(row, 1)?, row.get(2)?)))
+            };
             losses.query_map([stream], take)?.collect()
         };
         let found: rusqlite::Result<_> = run();

@@ -80,8 +80,14 @@ mod tests {
                 traffic_class: None,
                 labels: if label.label > 0 { vec![label] } else { vec![] },
                 end: (*last == 9).then_some(PathEnd::Destination),
+                reported_by: None,
             };
-            HopReplies { sent: 1, replies: if *last > 0 { vec![reply] } else { vec![] } }
+            let mut replies = HopReplies::default();
+            replies.count_probe();
+            if *last > 0 {
+                replies.add(&reply);
+            }
+            replies
         };
         let replies: Vec<HopReplies> = hops.iter().map(hop).collect();
         Path::new(ends, (Transport::Udp, 33_434, Dscp::new(dscp.into()).unwrap()), &replies)

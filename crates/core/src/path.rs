@@ -2,8 +2,7 @@
 
 use crate::distribution::histogram::Bins;
 use crate::distribution::percentile::{DEFAULT_PERCENTS, Method};
-use crate::distribution::sample::Sample;
-use crate::distribution::{Distribution, DistributionRequest};
+use crate::distribution::{Distribution, DistributionRequest, LogHistogram, Precision};
 use crate::ecn::{ByMark, Ecn};
 use crate::metrics::moments::Moments;
 use crate::path_history::{FlowNumber, HopChange, HopInterval};
@@ -73,6 +72,9 @@ pub struct ProbeReply {
     pub labels: Vec<Label>,
     /// Reason why the path ends at this responder; `None` if the path continues.
     pub end: Option<PathEnd>,
+    /// TTL of the responder, if it is a router at an earlier hop which reports that the destination is unreachable. The probe then
+    /// has no answer of the hop at which it would expire. `None` for all other answers.
+    pub reported_by: Option<u8>,
 }
 
 /// A router or host that answered at a hop.
@@ -119,6 +121,8 @@ pub struct Hop {
     pub labels: Vec<Label>,
     /// Reason why the path ends at this hop; `None` if the path continues.
     pub end: Option<PathEnd>,
+    /// Number of probes of later hops for which this router reported that the destination is unreachable.
+    pub unreachable: u64,
     /// The hop over time, in intervals of equal length; intervals without a probe are left out.
     pub history: Vec<HopInterval>,
 }
@@ -149,6 +153,10 @@ pub struct MarkChange {
     pub from: Ecn,
     /// Mark after the change.
     pub to: Ecn,
+    /// Number of answers of the first changed hop that quote the mark after the change.
+    pub answers: u64,
+    /// Number of answers of that hop that quote a mark.
+    pub of_answers: u64,
 }
 
 /// The routers between this host and the destination.
@@ -184,47 +192,115 @@ pub struct Path {
     pub max_hops: Option<u8>,
 }
 
-/// Probes of one hop so far, and their answers.
-#[derive(Clone, Debug, Default)]
+/// Maximum number of routers that are stored for a hop: forged answers must not grow the memory without limit.
+const MAX_RESPONDERS: usize = 64;
+/// Precision of the round-trip times: exact for the first ten thousand answers of a hop, in bounded memory.
+const PRECISION: Precision = Precision { exact: 10_000, bits: 7 };
+
+/// Probes of one hop so far, and their answers, in bounded memory.
+#[derive(Clone, Debug)]
 pub struct HopReplies {
-    /// Number of probes sent.
-    pub sent: u64,
-    /// Answers, in order of arrival.
-    pub replies: Vec<ProbeReply>,
+    sent: u64,
+    answered: u64,
+    responders: Vec<Responder>,
+    dscp: BTreeMap<u8, u64>,
+    ecn: Option<ByMark<u64>>,
+    labels: Vec<Label>,
+    delays: LogHistogram,
+    moments: Moments,
+    end: Option<PathEnd>,
+    /// For each flow, true if its latest answer ended the route.
+    ended: BTreeMap<FlowNumber, bool>,
+    /// Number of reports that the destination is unreachable about probes of later hops, and the code of the last one.
+    reports: (u64, Option<u8>),
 }
 
-impl Hop {
-    fn new(ttl: u8, replies: &HopReplies) -> Hop {
-        let mut responders: Vec<Responder> = Vec::new();
-        let mut dscp = BTreeMap::new();
-        let mut ecn: Option<ByMark<u64>> = None;
-        for reply in &replies.replies {
-            let known = responders.iter().position(|r| r.address == reply.from).unwrap_or_else(|| {
-                responders.push(Responder::new(reply.from));
-                responders.len() - 1
-            });
-            let responder = &mut responders[known];
+impl Default for HopReplies {
+    fn default() -> HopReplies {
+        HopReplies {
+            sent: 0,
+            answered: 0,
+            responders: Vec::new(),
+            dscp: BTreeMap::new(),
+            ecn: None,
+            labels: Vec::new(),
+            delays: LogHistogram::new(PRECISION),
+            moments: Moments::default(),
+            end: None,
+            ended: BTreeMap::new(),
+            reports: (0, None),
+        }
+    }
+}
+
+impl HopReplies {
+    /// Counts a probe that was sent.
+    pub fn count_probe(&mut self) {
+        self.sent += 1;
+    }
+
+    /// Adds the answer of a router or host at this hop.
+    pub fn add(&mut self, reply: &ProbeReply) {
+        self.answered += 1;
+        let known = self.responders.iter().position(|responder| responder.address == reply.from);
+        let has_room = self.responders.len() < MAX_RESPONDERS;
+        let known = known.or_else(|| {
+            has_room.then(|| {
+                self.responders.push(Responder::new(reply.from));
+                self.responders.len() - 1
+            })
+        });
+        if let Some(responder) = known.and_then(|k| self.responders.get_mut(k)) {
             responder.answers += 1;
             if let Err(k) = responder.flows.binary_search(&reply.flow) {
                 responder.flows.insert(k, reply.flow);
             }
-            if let Some(octet) = reply.traffic_class {
-                *dscp.entry(octet >> 2).or_default() += 1;
-                ecn.get_or_insert_default()[Ecn::of_bits(octet)] += 1;
-            }
         }
+        if let Some(octet) = reply.traffic_class {
+            *self.dscp.entry(octet >> 2).or_default() += 1;
+            self.ecn.get_or_insert_default()[Ecn::of_bits(octet)] += 1;
+        }
+        self.labels.clone_from(&reply.labels);
+        self.delays.add(reply.rtt.0);
+        self.moments.add_all(&[reply.rtt.0]);
+        self.ended.insert(reply.flow, reply.end.is_some());
+        let is_destination = reply.end == Some(PathEnd::Destination);
+        self.end = if is_destination { reply.end } else { self.end.or(reply.end) };
+    }
+
+    /// Counts a report of this hop's router, about a probe of a later hop, that the destination is unreachable.
+    pub fn count_report(&mut self, code: u8) {
+        self.reports = (self.reports.0 + 1, Some(code));
+    }
+
+    /// True if the router or host at `address` has answered at this hop.
+    pub fn has(&self, address: IpAddr) -> bool {
+        self.responders.iter().any(|responder| responder.address == address)
+    }
+
+    /// True if anything has answered at this hop.
+    pub fn is_answered(&self) -> bool {
+        self.answered > 0
+    }
+}
+
+impl Hop {
+    fn new(ttl: u8, replies: &HopReplies) -> Hop {
+        let mut responders = replies.responders.clone();
         responders.sort_by_key(|r| core::cmp::Reverse(r.answers));
-        let ends = || replies.replies.iter().filter_map(|r| r.end);
+        let wanted =
+            DistributionRequest { percents: &DEFAULT_PERCENTS, method: Method::Edf, bins: Bins::default() };
         Hop {
             ttl,
             sent: replies.sent,
-            answered: replies.replies.len() as u64,
+            answered: replies.answered,
             responders,
-            rtt: distribution(&replies.replies.iter().map(|r| r.rtt.0).collect::<Vec<i64>>()),
-            dscp,
-            ecn,
-            labels: replies.replies.last().map(|r| r.labels.clone()).unwrap_or_default(),
-            end: ends().find(|e| *e == PathEnd::Destination).or_else(|| ends().next()),
+            rtt: replies.delays.distribution(&replies.moments, wanted),
+            dscp: replies.dscp.clone(),
+            ecn: replies.ecn,
+            labels: replies.labels.clone(),
+            end: replies.end,
+            unreachable: replies.reports.0,
             history: Vec::new(),
         }
     }
@@ -265,15 +341,6 @@ impl Hop {
     }
 }
 
-fn distribution(values: &[i64]) -> Distribution {
-    let mut moments = Moments::default();
-    moments.add_all(values);
-    let sample = Sample::new(values.iter().copied());
-    let wanted =
-        DistributionRequest { percents: &DEFAULT_PERCENTS, method: Method::Edf, bins: Bins::default() };
-    Distribution::new(&sample, &moments, wanted)
-}
-
 impl Path {
     /// Describes the hops as tags of a test, one per hop: `hop.1`, `hop.2`…
     pub fn tags(&self) -> Vec<(String, String)> {
@@ -290,6 +357,10 @@ impl Path {
             (1..=u8::MAX).zip(replies).map(|(ttl, replies)| Hop::new(ttl, replies)).collect();
         let last = end_of_routes(replies).or_else(|| hops.iter().rposition(|h| h.answered > 0));
         hops.truncate(last.map_or(0, |k| k + 1));
+        // The path ends at the router that reports so, unless the destination answered at another time.
+        if let Some((hop, replies)) = hops.last_mut().zip(last.and_then(|k| replies.get(k))) {
+            hop.end = hop.end.or(replies.reports.1.map(PathEnd::Unreachable));
+        }
         let mut rewrites = Vec::new();
         let mut before = (0, dscp.value());
         for (ttl, seen) in hops.iter().filter_map(|h| Some((h.ttl, h.usual_dscp()?))) {
@@ -318,18 +389,24 @@ impl Path {
     /// Returns the path with the changes of the mark of its probes, which were sent with `mark`.
     #[must_use]
     pub fn of_probes_with(mut self, mark: Ecn) -> Path {
-        let mut before = (0, mark);
+        let all = ByMark::of(|sent| u64::from(sent == mark));
+        let mut before = (0, mark, all);
         self.mark_changes.clear();
-        for (ttl, seen) in self.hops.iter().filter_map(|hop| Some((hop.ttl, hop.usual_mark()?))) {
-            if seen != before.1 {
-                self.mark_changes.push(MarkChange {
-                    after_ttl: before.0,
-                    at_ttl: ttl,
-                    from: before.1,
-                    to: seen,
-                });
-            }
-            before = (ttl, seen);
+        for hop in &self.hops {
+            let Some((seen, usual)) = hop.ecn.zip(hop.usual_mark()) else { continue };
+            let (after_ttl, from, earlier) = before;
+            // A mark that no probe had at the hop before, although it may be that of a part of the probes only.
+            let is_change = |to: &Ecn| *to != from && seen[*to] > 0 && (earlier[*to] == 0 || *to == usual);
+            let change = |to| MarkChange {
+                after_ttl,
+                at_ttl: hop.ttl,
+                from,
+                to,
+                answers: seen[to],
+                of_answers: seen.total(),
+            };
+            self.mark_changes.extend(Ecn::ALL.into_iter().filter(is_change).map(change));
+            before = (hop.ttl, usual, seen);
         }
         self.mark = mark;
         self
@@ -341,10 +418,8 @@ impl Path {
 fn end_of_routes(replies: &[HopReplies]) -> Option<usize> {
     let mut ends: BTreeMap<FlowNumber, usize> = BTreeMap::new();
     for (hop, replies) in replies.iter().enumerate() {
-        let latest: BTreeMap<FlowNumber, bool> =
-            replies.replies.iter().map(|reply| (reply.flow, reply.end.is_some())).collect();
-        for (flow, _) in latest.into_iter().filter(|(_, is_end)| *is_end) {
-            ends.entry(flow).or_insert(hop);
+        for (flow, _) in replies.ended.iter().filter(|(_, is_end)| **is_end) {
+            ends.entry(*flow).or_insert(hop);
         }
     }
     ends.into_values().max()
@@ -362,7 +437,16 @@ mod tests {
             traffic_class: dscp.map(|d| d << 2 | 1),
             labels: Vec::new(),
             end,
+            reported_by: None,
         }
+    }
+
+    /// The replies to three probes of a hop.
+    fn hop(replies: &[ProbeReply]) -> HopReplies {
+        let mut hop = HopReplies::default();
+        (0..3).for_each(|_| hop.count_probe());
+        replies.iter().for_each(|reply| hop.add(reply));
+        hop
     }
 
     #[test]
@@ -377,7 +461,7 @@ mod tests {
     #[test]
     fn a_code_point_changes_between_the_hops_that_tell() {
         let ends = [[192, 0, 2, 100].into(), [192, 0, 2, 9].into()];
-        let hop = |replies: Vec<ProbeReply>| HopReplies { sent: 3, replies };
+        let hop = |replies: Vec<ProbeReply>| hop(&replies);
         let replies = [
             hop(vec![reply(1, 1, Some(46), None), reply(1, 3, Some(46), None), reply(2, 2, Some(46), None)]),
             hop(vec![]),
@@ -402,13 +486,30 @@ mod tests {
         );
         // The quoted octets have the mark ECT(1).
         assert_eq!(path.clone().of_probes_with(Ecn::Ect1).mark_changes, []);
-        let change = MarkChange { after_ttl: 0, at_ttl: 1, from: Ecn::Ect0, to: Ecn::Ect1 };
-        assert_eq!(path.clone().of_probes_with(Ecn::Ect0).mark_changes, [change]);
+        let change = |(after_ttl, at_ttl), (from, to), (answers, of_answers)| MarkChange {
+            after_ttl,
+            at_ttl,
+            from,
+            to,
+            answers,
+            of_answers,
+        };
+        let all = change((0, 1), (Ecn::Ect0, Ecn::Ect1), (3, 3));
+        assert_eq!(path.clone().of_probes_with(Ecn::Ect0).mark_changes, [all]);
         let mut bleached = path.clone();
         bleached.hops[2].ecn = Some(ByMark { not_ect: 2, ect1: 1, ..ByMark::default() });
         bleached.hops[3].ecn = None;
-        let change = MarkChange { after_ttl: 1, at_ttl: 3, from: Ecn::Ect1, to: Ecn::NotEct };
-        assert_eq!(bleached.of_probes_with(Ecn::Ect1).mark_changes, [change]);
+        let most = change((1, 3), (Ecn::Ect1, Ecn::NotEct), (2, 3));
+        assert_eq!(bleached.clone().of_probes_with(Ecn::Ect1).mark_changes, [most]);
+        // A router that changes a part of the probes is named, too, and the next hop is not.
+        bleached.hops[2].ecn = Some(ByMark { not_ect: 1, ect1: 2, ..ByMark::default() });
+        bleached.hops[3].ecn = Some(ByMark { not_ect: 1, ect1: 2, ..ByMark::default() });
+        let few = change((1, 3), (Ecn::Ect1, Ecn::NotEct), (1, 3));
+        assert_eq!(bleached.clone().of_probes_with(Ecn::Ect1).mark_changes, [few]);
+        // The next router changes the rest.
+        bleached.hops[3].ecn = Some(ByMark { not_ect: 3, ..ByMark::default() });
+        let rest = change((3, 4), (Ecn::Ect1, Ecn::NotEct), (3, 3));
+        assert_eq!(bleached.of_probes_with(Ecn::Ect1).mark_changes, [few, rest]);
         let first = &path.hops[0];
         let expected = Responder { answers: 2, flows: vec![1], ..Responder::new([192, 0, 2, 1].into()) };
         assert_eq!(first.responders[0], expected);
@@ -421,27 +522,64 @@ mod tests {
     }
 
     #[test]
+    fn a_router_that_reports_the_destination_as_unreachable_is_one_hop() {
+        let ends = [[192, 0, 2, 100].into(), [192, 0, 2, 9].into()];
+        let probe = (Transport::Udp, 33_434, Dscp::default());
+        let mut replies = [hop(&[reply(1, 1, None, None)]), hop(&[reply(2, 1, None, None)]), hop(&[])];
+        replies[1].count_report(1);
+        let path = Path::new(ends, probe, &replies);
+        let of = |k: usize| (path.hops[k].end, path.hops[k].unreachable);
+        assert_eq!((path.hops.len(), path.reached), (2, false));
+        assert_eq!((of(0), of(1)), ((None, 0), (Some(PathEnd::Unreachable(1)), 1)));
+        // The destination has answered before: it is the end, and its missing answers count.
+        replies[2] = hop(&[reply(9, 1, None, Some(PathEnd::Destination))]);
+        let path = Path::new(ends, probe, &replies);
+        assert_eq!((path.hops.len(), path.reached), (3, true));
+        assert_eq!((path.hops[1].end, path.hops[1].unreachable), (None, 1));
+        assert_eq!((path.hops[2].sent, path.hops[2].answered), (3, 1));
+    }
+
+    #[test]
+    fn the_memory_of_a_hop_is_bounded_and_its_extremes_are_exact() {
+        let mut replies = HopReplies::default();
+        for k in 0..30_000u32 {
+            let from = IpAddr::from([10, 0, (k >> 8) as u8, k as u8]);
+            replies.count_probe();
+            replies.add(&ProbeReply {
+                from,
+                rtt: Span(1_000_000 + i64::from(k)),
+                ..reply(1, 1, Some(0), None)
+            });
+        }
+        let hop = Hop::new(1, &replies);
+        assert_eq!((hop.sent, hop.answered, hop.responders.len()), (30_000, 30_000, MAX_RESPONDERS));
+        assert_eq!((hop.rtt.n, hop.rtt.min, hop.rtt.max), (30_000, Some(1_000_000), Some(1_029_999)));
+        let median = hop.rtt.median.unwrap();
+        assert!((median - 1_015_000.0).abs() < 1000.0 && hop.rtt.approx, "{median}");
+    }
+
+    #[test]
     fn a_path_has_the_hops_of_its_longest_flow() {
         let ends = [[192, 0, 2, 100].into(), [192, 0, 2, 9].into()];
-        let hop = |replies: Vec<(FlowNumber, u8)>| {
+        let of_flows = |replies: Vec<(FlowNumber, u8)>| {
             let reply = |(flow, last)| {
                 let end = (last == 9).then_some(PathEnd::Destination);
                 ProbeReply { flow, ..reply(last, 1, None, end) }
             };
-            HopReplies { sent: 2, replies: replies.into_iter().map(reply).collect() }
+            hop(&replies.into_iter().map(reply).collect::<Vec<_>>())
         };
         let replies = [
-            hop(vec![(1, 1), (2, 1)]),
-            hop(vec![(1, 9), (2, 3)]),
-            hop(vec![(1, 9), (2, 9)]),
-            hop(vec![(1, 9), (2, 9)]),
+            of_flows(vec![(1, 1), (2, 1)]),
+            of_flows(vec![(1, 9), (2, 3)]),
+            of_flows(vec![(1, 9), (2, 9)]),
+            of_flows(vec![(1, 9), (2, 9)]),
         ];
         let path = Path::new(ends, (Transport::Udp, 33_434, Dscp::default()), &replies);
         assert_eq!(path.hops.len(), 3);
         let flows: Vec<&[FlowNumber]> = path.hops[1].responders.iter().map(|r| &r.flows[..]).collect();
         assert_eq!(flows, [&[1][..], &[2]]);
         // The route of a flow has become longer: the latest answer counts.
-        let longer = [hop(vec![(1, 1)]), hop(vec![(1, 9), (1, 2)]), hop(vec![(1, 9), (1, 9)])];
+        let longer = [of_flows(vec![(1, 1)]), of_flows(vec![(1, 9), (1, 2)]), of_flows(vec![(1, 9), (1, 9)])];
         assert_eq!(Path::new(ends, (Transport::Udp, 33_434, Dscp::default()), &longer).hops.len(), 3);
     }
 }

@@ -112,6 +112,9 @@ pub struct HopHistory {
     pub labels: Vec<Label>,
     /// Reason why the path ends at this hop, from the last answer; `None` if it continues.
     pub end: Option<PathEnd>,
+    /// Code with which the router of this hop reports that the destination is unreachable, about probes of later hops; `None` if
+    /// it does not, or if a later hop has answered since.
+    pub report: Option<u8>,
     /// Round-trip times and missing answers by time since the first probe of the path.
     pub history: DelayHistory,
     delays: LogHistogram,
@@ -131,10 +134,17 @@ impl HopHistory {
             traffic_classes: BTreeMap::new(),
             labels: Vec::new(),
             end: None,
+            report: None,
             history: DelayHistory::default(),
             delays: LogHistogram::new(PRECISION),
             waiting: VecDeque::new(),
         }
+    }
+
+    /// Returns the reason why the path ends at this hop, from its own answers or its router's reports about later hops; `None` if it
+    /// continues.
+    pub fn ending(&self) -> Option<PathEnd> {
+        self.end.or(self.report.map(PathEnd::Unreachable))
     }
 
     /// Returns the share of unanswered probes, in percent. Probes that may still be answered are not counted; `None` without
@@ -254,6 +264,14 @@ impl PathHistory {
 
     fn answered(&mut self, probe: Probe, reply: &ProbeReply, at: WallTime) {
         let Some(start) = self.start else { return };
+        if let Some(ttl) = reply.reported_by {
+            // The probe has no answer of its hop, and counts as unanswered after its timeout.
+            let router = usize::from(ttl).checked_sub(1).and_then(|k| self.hops.get_mut(k));
+            if let (Some(router), Some(PathEnd::Unreachable(code))) = (router, reply.end) {
+                router.report = Some(code);
+            }
+            return;
+        }
         let Some(hop) = usize::from(probe.ttl).checked_sub(1).and_then(|k| self.hops.get_mut(k)) else {
             return;
         };
@@ -261,10 +279,13 @@ impl PathHistory {
         let Some((_, sent)) = hop.waiting.remove(k) else { return };
         hop.history.received((sent - start).0, reply.rtt.0);
         hop.answer(probe.flow, reply);
+        // Something behind these routers answers again.
+        self.hops.iter_mut().take(usize::from(probe.ttl) - 1).for_each(|earlier| earlier.report = None);
         match (reply.end, self.ends.get(&probe.flow).copied()) {
-            (Some(_), known) if known.is_none_or(|known| probe.ttl < known) => {
+            (Some(PathEnd::Destination), known) if known.is_none_or(|known| probe.ttl < known) => {
                 self.ends.insert(probe.flow, probe.ttl);
             }
+            (Some(PathEnd::Unreachable(_)), None) => drop(self.ends.insert(probe.flow, probe.ttl)),
             // A router answers at the hop where the path ended before: the path has become longer.
             (None, Some(known)) if probe.ttl >= known => drop(self.ends.remove(&probe.flow)),
             _ => {}
@@ -327,7 +348,7 @@ impl PathHistory {
 
     /// True if the destination, or a router that reports it as unreachable, answered.
     pub fn is_reached(&self) -> bool {
-        !self.ends.is_empty()
+        !self.ends.is_empty() || self.hops.iter().any(|hop| hop.report.is_some())
     }
 
     /// Adds the changes of the route, and the history of each hop until `now`, to the report of the same probes.
@@ -395,6 +416,7 @@ mod tests {
                 traffic_class: Some(0xb8),
                 labels: Vec::new(),
                 end: (last == FAR).then_some(PathEnd::Destination),
+                reported_by: None,
             };
             let answered = PathEvent::Answered(probe, &reply);
             self.path.event(&answered, at(self.now + 10), WallTime(self.now));
@@ -409,6 +431,37 @@ mod tests {
             }
             self.now += 1000;
         }
+    }
+
+    #[test]
+    fn hops_behind_a_router_that_reports_unreachable_are_counted_until_they_answer_again() {
+        let mut trial = Trial::new();
+        trial.round(&[Some(1), Some(2), Some(FAR)]);
+        for _ in 0..3 {
+            trial.round(&[Some(1), Some(2)]);
+            // The router at hop 2 answers for the destination.
+            let probe = Probe { number: trial.number, ttl: 3, flow: 1 };
+            trial.number += 1;
+            trial.path.event(&PathEvent::Sent(probe), at(trial.now), WallTime(0));
+            let reply = ProbeReply {
+                from: [192, 0, 2, 2].into(),
+                flow: 1,
+                rtt: Span::millis(10),
+                traffic_class: None,
+                labels: Vec::new(),
+                end: Some(PathEnd::Unreachable(1)),
+                reported_by: Some(2),
+            };
+            trial.path.event(&PathEvent::Answered(probe, &reply), at(trial.now + 10), WallTime(0));
+            trial.now += 3000;
+        }
+        trial.path.expire(at(trial.now));
+        let hops = trial.path.hops();
+        let far = &hops[2];
+        assert_eq!((hops.len(), far.sent, far.answered, far.unanswered), (3, 4, 1, 3));
+        assert_eq!(hops[1].ending(), Some(PathEnd::Unreachable(1)));
+        trial.round(&[Some(1), Some(2), Some(FAR)]);
+        assert_eq!(trial.path.hops()[1].ending(), None);
     }
 
     #[test]
@@ -458,9 +511,11 @@ mod tests {
             traffic_class: None,
             labels: Vec::new(),
             end: (last == FAR).then_some(PathEnd::Destination),
+            reported_by: None,
         };
         let [mut one, mut two] = replies;
-        (one.replies, two.replies) = (vec![reply(1)], vec![reply(FAR)]);
+        one.add(&reply(1));
+        two.add(&reply(FAR));
         let probes = (crate::Transport::Udp, 33_434, crate::Dscp::default());
         let mut path = Path::new(ends, probes, &[one, two]);
         trial.path.complete(&mut path, at(1_000_000 + 3000));

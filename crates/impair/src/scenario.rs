@@ -241,11 +241,21 @@ fn aqm(config: &PathModel, fields: &[&str]) -> Result<Aqm, String> {
                 ["threshold", threshold] => Some(span(threshold)?),
                 _ => return Err(NOT_AN_AQM.to_owned()),
             };
-            Ok(Aqm::Codel { target: span(target)?, interval: span(interval)?, threshold })
+            Ok(Aqm::Codel { target: positive(target)?, interval: positive(interval)?, threshold })
         }
         ["dualpi2"] => Ok(Aqm::DualPi2 { target: DUALPI2_TARGET }),
-        ["dualpi2", "target", target] => Ok(Aqm::DualPi2 { target: span(target)? }),
+        ["dualpi2", "target", target] => Ok(Aqm::DualPi2 { target: positive(target)? }),
         _ => Err(NOT_AN_AQM.to_owned()),
+    }
+}
+
+/// Parses a time that must not be zero: the queue would be controlled for an empty one.
+fn positive(text: &str) -> Result<Span, String> {
+    let value = span(text)?;
+    if value > Span::ZERO {
+        Ok(value)
+    } else {
+        Err(format!("'{text}': give a time above 0, as in 'target 5ms'"))
     }
 }
 

@@ -473,3 +473,18 @@ fn cells_are_of_a_line_with_a_rate() {
     assert!(wrong("rate = 1Mbit queue 9kB\ncells = ethernet").contains("ATM"));
     assert!(wrong("rate = 1Mbit queue 9kB\ncells = nothing").contains("not a link"));
 }
+
+#[test]
+fn a_queue_is_not_controlled_for_a_target_of_zero() {
+    for (aqm, fits) in [
+        ("codel target 0ms interval 100ms", false),
+        ("codel target 5ms interval 0", false),
+        ("dualpi2 target 0", false),
+        ("codel target 5ms interval 100ms", true),
+        ("step 0", true),
+    ] {
+        let text = format!("[both]\nrate = 10Mbit queue 120kB\naqm = {aqm}\n");
+        let parsed = text.parse::<crate::Scenario>();
+        assert_eq!(parsed.is_ok(), fits, "{aqm}: {:?}", parsed.err().map(|e| e.to_string()));
+    }
+}

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::stop::Stop;
 use jitlat_core::clock::SyncState;
 use jitlat_core::start_time::StartTime;
-use jitlat_core::units::eng4;
+use jitlat_core::units::{eng4, utc_date};
 use jitlat_core::{Span, SteadyTime, WallTime};
 use jitlat_net::clock;
 use std::time::Duration;
@@ -91,6 +91,10 @@ impl StartGate {
             return Ok(None);
         }
         if let Some(at) = at {
+            if (at - setup) - host.wall() > Span::ZERO {
+                // Also in the log of a script: otherwise the command would seem to hang.
+                tracing::info!("--start-at: waiting until {}", utc_date(at));
+            }
             loop {
                 let left = (at - setup) - host.wall();
                 if left <= Span::ZERO {

@@ -38,9 +38,6 @@ pub struct SeveralLogs {
     pub attenuation: bool,
 }
 
-/// Size of logs that take longer than about two seconds to read, in bytes.
-const LONG_LOG_BYTES: u64 = 64 << 20;
-
 /// A log that was read, before its figures are computed.
 struct ReadLog {
     state: SavedAnalysis,
@@ -129,10 +126,7 @@ fn analyse_each(
     if together.state.is_some() && logs.len() > 1 && !together.merge {
         bail!("--state saves only one state: give one log, or --merge");
     }
-    // Short logs are read too quickly for progress to be useful.
-    let is_long = logs.iter().filter_map(|log| log.metadata().ok()).map(|about| about.len()).sum::<u64>()
-        > LONG_LOG_BYTES;
-    let work = is_long.then(|| Work::of("reading and analysing"));
+    let work = Work::of_files("reading and analysing", logs.iter().map(PathBuf::as_path));
     let taken = if together.merge && args.options().streaming {
         vec![one_after_another(logs, args)?]
     } else {

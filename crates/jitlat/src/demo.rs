@@ -66,17 +66,35 @@ pub fn run(args: &DemoArgs) -> Result<ExitStatus> {
     let bed = TestBed::start(scenario)?;
     bed.direct(&mut test);
     let mut one_way = args.one_way.clone();
+    let shown = figures_to_show(args)?;
     if args.open {
         one_way.report.outputs.write_page_to(Path::new(PAGE));
+    } else if let Some(page) = &shown {
+        one_way.report.outputs.write_page_to(page);
     }
     let status = test::measure(test, &one_way, &stop, StreamOrigin::Demonstration, args.live)?;
     if one_way.report.shows_screen() {
+        if let Some(page) = shown.filter(|page| one_way.report.outputs.path("html") == Some(page.as_path())) {
+            terminal::print(&format!("\nFigures  {}  (--open: in a browser)\n", page.display()))?;
+        }
         terminal::print(&next())?;
     }
     if let Some(page) = one_way.report.outputs.path("html").filter(|_| args.open) {
         open(page);
     }
     Ok(status)
+}
+
+/// Returns a new file for the page with the figures, which a person at a terminal is told of; `None` for programs, in a build without
+/// figures, and with `--open`, which has a file of its own.
+fn figures_to_show(args: &DemoArgs) -> Result<Option<PathBuf>> {
+    let report = &args.one_way.report;
+    if args.open || !report.shows_screen() || !terminal::is_terminal() || !cfg!(feature = "plots") {
+        return Ok(None);
+    }
+    let file = tempfile::Builder::new().prefix("jitlat-demo-").suffix(".html").tempfile();
+    let file = file.context("creating a temporary file for the figures")?;
+    Ok(Some(file.into_temp_path().keep().context("keeping the file of the figures")?))
 }
 
 /// Lists the commands to try next.

@@ -19,6 +19,7 @@ use jitlat_instruments::passive::{RtpCaptures, RtpSource};
 use jitlat_net::capture::interface::InterfaceSettings;
 use jitlat_net::capture::{STDIN, in_folders, unpack};
 use jitlat_output::captures::{CallsReport, StreamLogs, WebRtcReport};
+use jitlat_output::terminal::work::Work;
 use jitlat_output::{ReportParts, screen};
 use jitlat_passive::rtp::{GivenFormat, RtpObserver};
 use jitlat_report::text::screen::Screen;
@@ -164,7 +165,9 @@ pub fn run(args: &RtpArgs) -> Result<ExitStatus> {
         Some(logs) => logs,
         None => &mut Unobserved,
     };
+    let work = Work::of_files("reading captures", args.captures.iter().map(PathBuf::as_path));
     let outcome = captures.analyse(&args.source()?, &args.options(), &interrupt::stop()?, observer)?;
+    drop(work);
     let (paths, unwritten) = logs.map(|logs| logs.finish(&outcome)).unwrap_or_default();
     let mut failures: Vec<anyhow::Error> = unwritten.into_iter().map(anyhow::Error::from).collect();
     if !archive::add_logs(args.archive.as_deref(), paths.iter().map(PathBuf::as_path)) {

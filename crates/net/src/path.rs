@@ -154,7 +154,7 @@ impl TraceRun {
                 let Some(slot) = slot else { continue };
                 let answer = ProbeAnswer::of_quotation(quotation, from.ip().to_canonical(), at);
                 if let Some((probe, reply)) = tracer.answer(slot, answer, now) {
-                    observer(&PathEvent::Answered(probe, reply));
+                    observer(&PathEvent::Answered(probe, &reply));
                 }
                 probes.done(slot);
             }
@@ -169,7 +169,7 @@ impl TraceRun {
             let end = Some(PathEnd::Destination);
             let answer = ProbeAnswer { from: destination, at, traffic_class: None, labels: Vec::new(), end };
             if let Some((probe, reply)) = self.tracer.answer(slot, answer, now) {
-                observer(&PathEvent::Answered(probe, reply));
+                observer(&PathEvent::Answered(probe, &reply));
             }
         }
     }

@@ -4,6 +4,7 @@ use crate::error::Result;
 use crate::report::{AnalysedStream, Report, shell_word};
 use crate::{screen, terminal};
 use jitlat_core::Span;
+use jitlat_core::answer::Level;
 use jitlat_core::load::{LoadStream, LoadThroughput, TestLoad, TestPhase};
 use jitlat_core::metrics::objectives::responsiveness;
 use jitlat_core::scalars::SCALARS;
@@ -192,6 +193,20 @@ impl PhasesReport {
     fn screen(&self) -> Screen {
         let mut screen = Screen::new(&screen::streams(&self.runs), Relation::Load);
         let streams: Vec<_> = self.streams().collect();
+        let effects: Vec<_> = self
+            .effects()
+            .into_iter()
+            .map(|(direction, effect)| (direction, effect, self.load.received_bps(direction)))
+            .collect();
+        if let Some(text) = verdict::load::for_provider(&effects) {
+            screen = screen.led_by(Level::Note, &text);
+        }
+        for (direction, effect, _) in &effects {
+            if let Some(grade) = effect.grade.as_ref().map(|graded| graded.grade) {
+                let way = direction.map_or_else(String::new, |direction| format!(" {}", in_short(direction)));
+                screen = screen.graded(grade.severity().into(), grade.name(), &format!("bufferbloat{way}"));
+            }
+        }
         for ([idle, loaded], effect) in streams.iter().rev() {
             let (mut level, text) =
                 verdict::load::headline(effect, loaded.summary.is_round_trip(), self.named(loaded));

@@ -4,6 +4,7 @@ use crate::error::{Context, Result, bail};
 use crate::input::{archived_text, is_owamp_file, owamp_log};
 use crate::label::{self, stem};
 use crate::summaries;
+use crate::terminal::work::Work;
 use jitlat_core::Direction;
 use jitlat_core::analysis::Analyzer;
 use jitlat_store::log::LogReader;
@@ -25,6 +26,7 @@ pub fn read(files: &[PathBuf]) -> Result<Vec<LabelledRun>> {
         bail!("standard input can be read only once");
     }
     let mut runs = Vec::new();
+    let _work = Work::of_files("reading and analysing", files.iter().map(|file| split(file).1));
     for file in files {
         let (label, path) = split(file);
         let mut found = open(path)?;

@@ -88,6 +88,17 @@ pub(crate) fn are_one_test(up: &AnalysedStream, down: &AnalysedStream) -> bool {
         && up.session.id == down.session.id
 }
 
+/// Draws delay over time of `runs` in characters.
+pub fn courses(runs: &[AnalysedStream]) -> String {
+    let canvas = PlotCanvas { width: terminal::width(), unicode: terminal::shows_unicode() };
+    let course = |run: &AnalysedStream| {
+        let name = if run.summary.is_round_trip() { "round trip" } else { "latency" };
+        let plot = text::plots::burstiness(name, &run.samples, 0, run.summary.counts.sent, canvas);
+        format!("\n{plot}")
+    };
+    runs.iter().map(course).collect()
+}
+
 fn plots(run: &AnalysedStream, canvas: PlotCanvas) -> String {
     let (latency, pdv) = (&run.summary.latency, &run.summary.pdv);
     let round_trip = run.summary.two_way.is_some();

@@ -15,6 +15,8 @@ pub struct FirstScreen {
     pub what: Vec<String>,
     /// Verdicts, each with its colour.
     pub leads: Vec<(Level, String)>,
+    /// Grades, shown in large letters: colour, grade, and its subject.
+    pub grades: Vec<(Level, String, String)>,
     /// Verdict for each profile.
     pub uses: Vec<ShownUse>,
     /// Headings of the table's columns; the first is that of the names.
@@ -70,6 +72,7 @@ impl FirstScreen {
             title,
             what,
             leads: screen.leads().iter().map(|(level, text)| (*level, micro(text))).collect(),
+            grades: screen.grades().to_vec(),
             uses: uses.collect(),
             heads: heads.into_iter().map(head).collect(),
             lines: lines.into_iter().map(line).collect(),

@@ -12,7 +12,7 @@ use jitlat_core::spec::Direction;
 use jitlat_core::summary::Summary;
 use serde::Serialize;
 
-pub use crate::sentences::load::{headline, ungraded};
+pub use crate::sentences::load::{for_provider, headline, ungraded};
 pub use condition::{LoadCondition, LoadConditionError, LoadDecision};
 
 /// Grade of the delay that a load adds.

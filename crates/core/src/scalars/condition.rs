@@ -108,6 +108,9 @@ pub enum ConditionError {
     Grade(String, &'static str),
 }
 
+/// Beginning of the keys of figures about marks.
+const OF_MARKS: &str = "ecn-";
+
 impl ScalarCondition {
     /// Returns a description of the violation in `summary`; `None` if there is none. An undefined figure and an
     /// unknown grade violate nothing.
@@ -123,10 +126,18 @@ impl ScalarCondition {
         }
     }
 
-    /// Returns the reason why the condition's grade or score is unknown in `summary`; `None` if it is known, or if the
-    /// condition is about another figure.
+    /// Returns the reason why the condition's grade, score or figure of marks is unknown in `summary`; `None` if it is known, or if
+    /// the condition is about another figure.
     pub fn undecided(&self, summary: &Summary) -> Option<String> {
         let (direction, profile) = match &self.limit {
+            Limit::Figure { selector, .. } if selector.scalar.key.starts_with(OF_MARKS) => {
+                let why = match ScalarSource::Test(summary).marks() {
+                    None => "no packets with marks were sent (--ecn)",
+                    Some(_) => "the packets of this test do not show it",
+                };
+                let is_unknown = selector.of(summary).is_none();
+                return is_unknown.then(|| format!("{} cannot be decided: {why}", self.text));
+            }
             Limit::Figure { selector, .. } => (selector.direction, selector.scalar.key.strip_prefix(SCORE)?),
             Limit::Score { profile, .. } => (None, profile.as_str()),
             Limit::Grade(grade) => return self.undecided_by(*grade, summary),
@@ -315,6 +326,20 @@ mod tests {
         assert_eq!(violated(&summary, "loss<1%"), None);
         assert_eq!(violated(&summary, "loss>0.9%").as_deref(), Some("loss>0.9% (loss is 1.00%)"));
         assert_eq!(violated(&summary, "loss<1.1%").as_deref(), Some("loss<1.1% (loss is 1.00%)"));
+    }
+
+    #[test]
+    fn a_condition_on_marks_is_undecided_if_none_were_sent_or_seen() {
+        let of = |summary: &Summary| {
+            let condition: ScalarCondition = "ecn-ce>1%".parse().unwrap();
+            (condition.violated(summary), condition.undecided(summary))
+        };
+        let mut summary = Summary::default();
+        let why = "ecn-ce>1% cannot be decided: no packets with marks were sent (--ecn)";
+        assert_eq!(of(&summary), (None, Some(why.to_owned())));
+        summary.marks = Some(Box::default());
+        let why = "ecn-ce>1% cannot be decided: the packets of this test do not show it";
+        assert_eq!(of(&summary), (None, Some(why.to_owned())));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use jitlat_archive::show::groups::{self, DatasetDocument};
 use jitlat_archive::{Archive, GroupKey, ListedTest, TestId, analyse};
 use jitlat_core::scalars::{SCALARS, Scalar};
 use jitlat_core::{Options, pool, quantity};
+use jitlat_output::terminal::work::Work;
 use jitlat_output::{terminal, write_file};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -65,7 +66,9 @@ pub fn run(root: &Path, args: &DatasetArgs, report: &ReportArgs, live: LiveArgs)
         judge: None,
         ..report.analysis.options()
     };
+    let work = Work::of(&format!("analysing the packets of {} tests", tests.len()));
     let found = analyse(root, &tests, jobs, &options)?;
+    drop(work);
     let failed = found.failed.len();
     for (id, e) in found.failed {
         error!("{id}: left out: {}", crate::exit::explain(&e.into()));

@@ -25,6 +25,7 @@ use jitlat_monitor::{MonitorPlan, Timetable, text};
 use jitlat_net::clock;
 use jitlat_net::confine::forbid_core_dumps;
 use jitlat_output::terminal;
+use jitlat_output::terminal::work::Work;
 use std::env;
 use std::ffi::OsStr;
 use std::io;
@@ -127,6 +128,8 @@ pub fn run(args: &MonitorArgs) -> Result<ExitStatus> {
     let Some(model) = runtime::load(&args.file, &MonitorInstruments)? else {
         return Ok(ExitStatus::NotMeasured);
     };
+    // A plan for a thousand hosts takes seconds.
+    let work = (args.plan || args.check).then(|| Work::of("planning"));
     let timetable = Timetable::new(&model);
     let host = args.host.as_deref().map(|name| runtime::named(&model, name)).transpose()?;
     if args.plan {
@@ -135,10 +138,13 @@ pub fn run(args: &MonitorArgs) -> Result<ExitStatus> {
             true => serde_json::to_string_pretty(&plan).context("writing the plan")? + "\n",
             false => text::plan(&model, &timetable, &plan, host, clock::wall()),
         };
+        drop(work);
         terminal::print(&shown)?;
         return Ok(ExitStatus::Measured);
     }
-    for shortfall in timetable.shortfalls(&model) {
+    let shortfalls = timetable.shortfalls(&model);
+    drop(work);
+    for shortfall in shortfalls {
         warn!("{}: {shortfall}", args.file.display());
     }
     if args.check {

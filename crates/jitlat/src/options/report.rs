@@ -129,7 +129,8 @@ impl ReportArgs {
             return text::line(runs);
         }
         if !self.is_full() {
-            let picture = picture(runs).filter(|_| origin == StreamOrigin::Demonstration);
+            let drawn = || picture(runs).or_else(|| terminal::is_terminal().then(|| text::courses(runs)));
+            let picture = (origin == StreamOrigin::Demonstration).then(drawn).flatten();
             let page = screen::page(runs, origin, &self.outputs);
             return self.additional_text(runs, explained) + &page + &picture.unwrap_or_default();
         }

@@ -16,6 +16,7 @@ use jitlat_instruments::{Stop, TcpCaptures};
 use jitlat_net::capture::{STDIN, in_folders};
 use jitlat_output::captures::{ConnectionsReport, EventPrinter};
 use jitlat_output::terminal;
+use jitlat_output::terminal::work::Work;
 use jitlat_output::{ReportParts, screen};
 use jitlat_passive::CaptureObserver;
 use jitlat_passive::tcp::{TcpResult, answer};
@@ -116,6 +117,8 @@ pub fn run(args: &TcpArgs) -> Result<ExitStatus> {
     let observer: &mut [&mut dyn CaptureObserver; 2] = &mut [&mut trace, &mut lines];
     let files = if args.follow { args.captures.clone() } else { in_folders(&args.captures)? };
     let mut failures: Vec<anyhow::Error> = Vec::new();
+    let is_read = !args.follow && !args.events;
+    let work = Work::of_files("reading captures", files.iter().map(PathBuf::as_path).filter(|_| is_read));
     let result = match args.parts.state {
         None => captures.analyse(&files, &stop, observer)?,
         Some(_) => {
@@ -129,6 +132,7 @@ pub fn run(args: &TcpArgs) -> Result<ExitStatus> {
             part.result()
         }
     };
+    drop(work);
     let mut section = None;
     // A failure to write one output does not affect the others.
     if draws {

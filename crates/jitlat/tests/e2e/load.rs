@@ -145,7 +145,10 @@ fn added_delay_is_that_of_the_captures() {
         let bps = report.at("/throughput/0/bps").as_array().unwrap();
         let full = bps.iter().filter(|bps| (5e6..12e6).contains(&bps.as_f64().unwrap())).count();
         assert!(bps.len() > 20 && full > bps.len() / 2, "{bps:?}");
-        assert!(folder.path().join("plots/under-load-up.svg").exists());
+        let drawn = |name: &str| std::fs::read_to_string(folder.path().join("plots").join(name)).unwrap();
+        let figure = drawn("under-load-up.svg");
+        assert!(figure.contains(">idle<") && figure.contains(">load up<"), "both phases are bands");
+        assert!(drawn("card.svg").contains(">bufferbloat"), "the card has the grade");
         let again = Running::start(Place::Here.jitlat(folder.path(), "analyze test.loaded --json -"));
         let again = again.finish(TIMEOUT).report();
         assert_eq!(again.at("/session/load/streams"), report.at("/load"));

@@ -4,6 +4,7 @@
 use crate::error::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, IsTerminal};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -11,6 +12,9 @@ use std::time::Duration;
 const FRAME_INTERVAL: Duration = Duration::from_millis(250);
 /// Signs that are shown in turn during work of unknown length; the last one is shown at its end. ASCII.
 const SIGNS: &str = "|/-\\ ";
+
+/// Length of files that take longer than about two seconds to read, in bytes.
+const LONG_FILES: u64 = 64 << 20;
 
 /// Number of [`Work`]s that are shown.
 static SHOWN: AtomicUsize = AtomicUsize::new(0);
@@ -32,6 +36,14 @@ impl Work {
     /// Shows how many of `total` parts of the work that `text` describes are done, and the time left.
     pub fn counted(text: &str, total: u64) -> Work {
         Work::with(ProgressBar::new(total), "  {msg}  {wide_bar} {pos} of {len}  {eta} left", text)
+    }
+
+    /// Shows that `files` are read, which `text` describes; `None` if they are read too quickly for progress to be useful, or if their
+    /// lengths are unknown.
+    pub fn of_files<'a>(text: &str, files: impl IntoIterator<Item = &'a Path>) -> Option<Work> {
+        let length = |file: &Path| file.metadata().map_or(0, |about| about.len());
+        let bytes: u64 = files.into_iter().map(length).sum();
+        (bytes > LONG_FILES).then(|| Work::of(text))
     }
 
     fn with(bar: ProgressBar, template: &str, text: &str) -> Work {

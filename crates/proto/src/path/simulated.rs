@@ -87,15 +87,17 @@ struct Router {
     labels: Vec<Label>,
     /// True if another router with the same properties has this position in the routes of even flows.
     balanced: bool,
+    /// Seconds during which the router reports that the destination is unreachable instead of forwarding packets.
+    cut: core::ops::Range<i64>,
 }
 
 /// Traces a path through `routers` to a destination behind the last one.
 fn trace(plan: &TracePlan, routers: &[Router], destination_answers: bool) -> Path {
     const PORT: u16 = 50_000;
     let family = if plan.destination.is_ipv4() { IcmpFamily::V4 } else { IcmpFamily::V6 };
-    let (exceeded, unreachable) = match family {
-        IcmpFamily::V4 => ([11, 0], [3, 3]),
-        IcmpFamily::V6 => ([3, 0], [1, 4]),
+    let (exceeded, unreachable, cut_off) = match family {
+        IcmpFamily::V4 => ([11, 0], [3, 3], [3, 1]),
+        IcmpFamily::V6 => ([3, 0], [1, 4], [1, 3]),
     };
     let epoch = WallTime(1_700_000_000_000_000_000);
     let wall = |t: SteadyTime| epoch + Span(t.0);
@@ -132,6 +134,12 @@ fn trace(plan: &TracePlan, routers: &[Router], destination_answers: bool) -> Pat
                 ttl: 1,
                 payload: due.payload(),
             };
+            let second = now.0 / 1_000_000_000;
+            if let Some(k) = routers.iter().take(reached).position(|router| router.cut.contains(&second)) {
+                let bytes = message(&quoted, cut_off, None, &[]);
+                coming.push((now + routers[k].delay.times(2), due.slot, router(k + 1, flow), bytes));
+                continue;
+            }
             match routers.get(reached) {
                 Some(r) => {
                     asked[reached] += 1;
@@ -207,6 +215,28 @@ fn a_silent_end_is_not_asked_for_ever() {
     assert_eq!((path.reached, path.hops.len()), (false, 3));
     let nobody = trace(&TracePlan::new(source, destination), &[], false);
     assert_eq!((nobody.reached, nobody.hops.len()), (false, 0));
+}
+
+#[test]
+fn a_destination_that_is_unreachable_for_a_time_loses_probes_and_its_router_is_one_hop() {
+    for family in [IcmpFamily::V4, IcmpFamily::V6] {
+        let [source, destination] = addresses(family);
+        let plan = TracePlan::new(source, destination);
+        let mut routers = vec![Router { delay: Span::millis(1), answers_each: 1, ..Router::default() }; 3];
+        routers[1].cut = 3..6;
+        let path = trace(&plan, &routers, true);
+        assert!(path.reached);
+        let hops: Vec<(u64, u64, u64)> =
+            path.hops.iter().map(|h| (h.sent, h.answered, h.unreachable)).collect();
+        // Rounds begin each second; hops 3 and 4 are probed in three of them for nothing.
+        assert_eq!(hops, [(10, 10, 0), (10, 10, 6), (10, 7, 0), (10, 7, 0)]);
+        assert_eq!(path.hops[1].end, None);
+
+        routers[1].cut = 0..100;
+        let path = trace(&plan, &routers, true);
+        let ends: Vec<bool> = path.hops.iter().map(|hop| hop.end.is_some()).collect();
+        assert_eq!((path.reached, &ends[..]), (false, &[false, true][..]));
+    }
 }
 
 #[test]

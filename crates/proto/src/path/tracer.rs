@@ -145,6 +145,8 @@ pub struct Tracer {
     replies: Vec<HopReplies>,
     /// TTL of the last hop to probe, for each flow.
     last: Vec<u8>,
+    /// TTL at which the destination answered last, for each flow; 0 before it did.
+    reached: Vec<u8>,
     /// Number of probes sent so far.
     sent: u64,
     over_at: SteadyTime,
@@ -163,6 +165,7 @@ impl Tracer {
             outstanding: vec![None; MAX_PROBES.into()],
             replies: vec![HopReplies::default(); last.into()],
             last: vec![last; plan.flows.max(1).into()],
+            reached: vec![0; plan.flows.max(1).into()],
             sent: 0,
             over_at: now,
             plan,
@@ -215,7 +218,7 @@ impl Tracer {
     /// Records that `due` was sent at `at`, and returns it with its number.
     pub fn sent(&mut self, due: DueProbe, at: WallTime, now: SteadyTime) -> Probe {
         let until = now + self.plan.timeout;
-        self.replies[usize::from(due.ttl) - 1].sent += 1;
+        self.replies[usize::from(due.ttl) - 1].count_probe();
         let probe = Probe { number: self.sent, ttl: due.ttl, flow: due.flow };
         self.sent += 1;
         self.outstanding[usize::from(due.slot)] = Some(Outstanding { probe, sent: at, until });
@@ -251,30 +254,44 @@ impl Tracer {
     }
 
     /// Records an answer to the probe of `slot`, and returns both. Repeated and late answers are ignored.
-    pub fn answer(
-        &mut self,
-        slot: u16,
-        answer: ProbeAnswer,
-        now: SteadyTime,
-    ) -> Option<(Probe, &ProbeReply)> {
+    pub fn answer(&mut self, slot: u16, answer: ProbeAnswer, now: SteadyTime) -> Option<(Probe, ProbeReply)> {
         let Outstanding { probe, sent, .. } =
             self.outstanding.get_mut(usize::from(slot))?.take_if(|p| now <= p.until)?;
         let ProbeAnswer { from, at, traffic_class, labels, end } = answer;
-        let reply = ProbeReply { from, flow: probe.flow, rtt: at - sent, traffic_class, labels, end };
-        let last = self.last.get_mut(usize::from(probe.flow) - 1)?;
-        if end.is_some() {
-            *last = (*last).min(probe.ttl);
+        let reported_by = self.reporter(probe.ttl, from, end);
+        let reply =
+            ProbeReply { from, flow: probe.flow, rtt: at - sent, traffic_class, labels, end, reported_by };
+        let flow = usize::from(probe.flow) - 1;
+        let last = self.last.get_mut(flow)?;
+        if let Some(end) = end {
+            if end == PathEnd::Destination {
+                self.reached[flow] = probe.ttl;
+            }
+            // A destination that was reached before may be so again: its hops are probed as before, so that missing answers count.
+            *last = (*last).min(probe.ttl.max(self.reached[flow]));
             // Routes of other flows are usually not much longer, so they are probed only a few hops further; a route is followed
             // beyond that if its routers answer.
             let limit = probe.ttl.saturating_add(MAX_SILENT_HOPS as u8);
-            self.last.iter_mut().for_each(|last| *last = (*last).min(limit));
+            let known = self.last.iter_mut().zip(&self.reached);
+            known.for_each(|(last, reached)| *last = (*last).min(limit.max(*reached)));
         } else if probe.ttl == *last {
             // A router answers at the last hop of the route, which therefore continues.
             *last = last.saturating_add(1).min(self.plan.hops.max(1));
         }
-        let replies = &mut self.replies.get_mut(usize::from(probe.ttl) - 1)?.replies;
-        replies.push(reply);
-        Some((probe, replies.last()?))
+        match (reported_by, end) {
+            (Some(ttl), Some(PathEnd::Unreachable(code))) => {
+                self.replies.get_mut(usize::from(ttl) - 1)?.count_report(code);
+            }
+            _ => self.replies.get_mut(usize::from(probe.ttl) - 1)?.add(&reply),
+        }
+        Some((probe, reply))
+    }
+
+    /// Returns the TTL of the router `from` if it answered at a hop before `ttl`, and now reports that the destination is unreachable.
+    fn reporter(&self, ttl: u8, from: IpAddr, end: Option<PathEnd>) -> Option<u8> {
+        let is_report = matches!(end, Some(PathEnd::Unreachable(_)));
+        let mut earlier = (1..ttl).zip(&self.replies);
+        earlier.find(|(_, replies)| is_report && replies.has(from)).map(|(ttl, _)| ttl)
     }
 
     /// Returns the time of the next action.
@@ -293,7 +310,7 @@ impl Tracer {
     /// Limits probing to `MAX_SILENT_HOPS` hops beyond the last one that has answered. Called after the first
     /// round.
     pub fn forget_silence(&mut self) {
-        let answered = self.replies.iter().rposition(|r| !r.replies.is_empty()).map_or(0, |k| k + 1);
+        let answered = self.replies.iter().rposition(HopReplies::is_answered).map_or(0, |k| k + 1);
         let limit = (answered + MAX_SILENT_HOPS).min(usize::from(u8::MAX)) as u8;
         self.last.iter_mut().for_each(|last| *last = (*last).min(limit));
     }

@@ -34,6 +34,7 @@ pub fn card(first: &FirstScreen) -> Drawing {
     if shown < first.leads.len() {
         sheet.paragraph(&format!("and {} more", first.leads.len() - shown), BODY, MUTED);
     }
+    sheet.grades(first);
     sheet.uses(first);
     let drawn = first.figure.as_ref().map(|figure| sheet.figure(figure));
     sheet.table(first);
@@ -111,6 +112,27 @@ impl CardSheet {
             self.text(line, EDGE + BAR + 11.0, y, LEAD, Anchor::Start, TEXT);
         }
         self.y += h + 5.0;
+    }
+
+    /// Adds the grades in large letters, side by side.
+    fn grades(&mut self, first: &FirstScreen) {
+        const SIZE: f32 = 44.0;
+        if first.grades.is_empty() {
+            return;
+        }
+        let mut x = EDGE;
+        for (of, grade, subject) in &first.grades {
+            let subject = shortened(subject, BODY, INSIDE / 2.0);
+            let w = font::width(grade, SIZE) + 12.0 + font::width(&subject, BODY) + 28.0;
+            if x > EDGE && x + w > WIDTH - EDGE {
+                (x, self.y) = (EDGE, self.y + SIZE + 6.0);
+            }
+            self.text(grade, x, self.y + SIZE * 0.85, SIZE, Anchor::Start, paint(level(*of), 1.0));
+            let beside = x + font::width(grade, SIZE) + 12.0;
+            self.text(&subject, beside, self.y + SIZE * 0.6, BODY, Anchor::Start, TEXT);
+            x += w;
+        }
+        self.y += SIZE + 8.0;
     }
 
     /// Adds the verdict for each profile, in frames that wrap.

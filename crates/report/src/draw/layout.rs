@@ -196,7 +196,7 @@ pub fn layout(figure: &Figure) -> Drawing {
     let mut sheet = FigureSheet { frame: Vec::new(), data: Vec::new(), labels: Vec::new() };
     let mut top = sheet.heading(figure);
     top = sheet.legend(figure, top);
-    let ruled = figure.series.iter().any(|s| matches!(s.mark, Mark::Rule { .. }));
+    let ruled = figure.series.iter().any(|s| matches!(s.mark, Mark::Rule { .. } | Mark::Band { .. }));
     let plot = sheet.axes(figure, top + if ruled { 8.0 + LINE } else { 8.0 });
     let panel = Panel { figure, plot: data_area(figure, plot) };
     let mut rugs = 0;
@@ -205,8 +205,12 @@ pub fn layout(figure: &Figure) -> Drawing {
         panel.series(series, rugs, &mut sheet.data);
     }
     for series in &figure.series {
-        if let Mark::Rule { at, label } = &series.mark {
-            sheet.rule(label, panel.rule(*at), plot);
+        match &series.mark {
+            Mark::Rule { at, label } => sheet.rule(label, panel.rule(*at), plot),
+            Mark::Band { from, to, label } => {
+                sheet.rule(label, f32::midpoint(panel.rule(*from), panel.rule(*to)), plot);
+            }
+            _ => {}
         }
     }
     if let Some(overflow) = &figure.overflow {
@@ -468,6 +472,11 @@ impl Panel<'_> {
                 let points = vec![(x, self.plot.y), (x, self.plot.y + self.plot.h)];
                 out.push(Shape::Path { points, stroke, width: 1.4, dashes: &[2.0, 3.0] });
             }
+            Mark::Band { from, to, .. } => {
+                let (left, right) = (self.rule(*from), self.rule(*to));
+                let band = Rect { x: left, y: self.plot.y, w: (right - left).max(1.0), h: self.plot.h };
+                out.push(Shape::Rects { rects: vec![band], fill: paint(color, 0.09) });
+            }
             Mark::Spread { rows } => {
                 for (i, row) in rows.iter().enumerate() {
                     self.spread(i, row, out);
@@ -683,6 +692,7 @@ fn key(series: &MarkSeries, x: f32, y: f32, w: f32) -> Vec<Shape> {
         | Mark::Stems { .. }
         | Mark::Spread { .. }
         | Mark::Histograms { .. }
+        | Mark::Band { .. }
         | Mark::Rule { .. } => {
             let rects = vec![Rect { x, y: y - 5.0, w, h: 10.0 }];
             vec![Shape::Rects { rects, fill: paint(color, 0.75) }]

@@ -30,6 +30,7 @@ pub fn under_load(phases: [PhaseDrawing<'_>; 2], load: &TestLoad) -> Option<Figu
     let mut series = Vec::new();
     let (mut to, mut low, mut high) = (0.0f64, f64::INFINITY, f64::NEG_INFINITY);
     let mut n = 0;
+    let loaded_from = phases[1].began()?.saturating_sub(origin) as f64;
     for (k, (phase, name)) in phases.iter().zip(["idle", "under load"]).enumerate() {
         let minus = phase.base.saturating_add(above) as f64;
         let start = phase.began()?.saturating_sub(origin) as f64;
@@ -63,6 +64,12 @@ pub fn under_load(phases: [PhaseDrawing<'_>; 2], load: &TestLoad) -> Option<Figu
         };
         series.push(MarkSeries::new(name, Tone::Run(2 + k as u8), Mark::Step { points }).on_right());
     }
+    for (k, (from, label)) in bands(&phases, load, origin)?.into_iter().enumerate() {
+        // The idle phase ends where the load begins.
+        let end = if k == 0 { loaded_from } else { to };
+        let band = Mark::Band { from, to: end.max(from), label };
+        series.insert(k, MarkSeries::new("", Tone::Run(k as u8), band));
+    }
     let margin = (high - low).max(1.0) * 0.04;
     let quantity = match (idle.summary.is_round_trip(), known) {
         (true, _) => "round trip",
@@ -91,6 +98,19 @@ pub fn under_load(phases: [PhaseDrawing<'_>; 2], load: &TestLoad) -> Option<Figu
         overflow: None,
         notes: Vec::new(),
     })
+}
+
+/// Returns the start of each phase and its label, which names the directions of the load.
+fn bands(phases: &[PhaseDrawing<'_>; 2], load: &TestLoad, origin: i64) -> Option<[(f64, String); 2]> {
+    let has = |direction| load.streams.iter().any(|stream| stream.direction == direction);
+    let name = match (has(Direction::Up), has(Direction::Down)) {
+        (true, true) => "load up and down",
+        (true, false) => "load up",
+        (false, true) => "load down",
+        (false, false) => "load",
+    };
+    let from = |k: usize| Some(phases[k].began()?.saturating_sub(origin) as f64);
+    Some([(from(0)?, "idle".to_owned()), (from(1)?, name.to_owned())])
 }
 
 impl PhaseDrawing<'_> {

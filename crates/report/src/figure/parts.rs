@@ -139,6 +139,15 @@ pub enum Mark {
         /// Start, end and share in (0, 1] of each interval.
         stretches: Vec<(f64, f64, f64)>,
     },
+    /// A shaded part of the horizontal axis, over the whole height, with its label above: a phase.
+    Band {
+        /// Start on the horizontal axis.
+        from: f64,
+        /// End on the horizontal axis.
+        to: f64,
+        /// Label of the band.
+        label: String,
+    },
     /// A labelled vertical line: a limit, a choice.
     Rule {
         /// Position on the horizontal axis.

@@ -9,6 +9,13 @@ use maud::{Markup, html};
 pub fn section(first: &FirstScreen) -> Markup {
     html! {
         section.first aria-label="The answer" {
+            @if !first.grades.is_empty() {
+                ul.grades aria-label="Grades" {
+                    @for (level, grade, subject) in &first.grades {
+                        li.(level_word(*level)) { b { (grade) } " " span { (subject) } }
+                    }
+                }
+            }
             @for (level, text) in &first.leads {
                 p.headline.(level_word(*level)) { (text) }
             }

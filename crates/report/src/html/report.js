@@ -216,6 +216,7 @@
           add(m.x0 + column * m.dx, m.x0 + (column + 1) * m.dx, "", m.y0 + row * m.dy, m.y0 + (row + 1) * m.dy, `${count} packets`);
         }); break;
         case "rug": m.stretches.forEach(([from, to, share]) => add(from, to, "", "", "", `${share} lost`)); break;
+        case "band": add(m.from, m.to, "", "", "", m.label); break;
         case "rule": add(m.at, "", "", "", "", m.label); break;
         case "spread": m.rows.forEach((r) => ["minimum", "median", "90 %", "99 %", "maximum"].forEach((l, i) => add(r.at[i], "", "", "", "", l, r.name))); break;
         case "bounds": m.points.forEach((b) => add(b.at, "", b.value, b.low, b.high)); break;
@@ -408,6 +409,13 @@
             return `M${n1(a)} ${foot}h${n1(w)}v${n1(-h)}h${n1(-w)}z`;
           }).join("");
           node(g, "path", { d, fill: c });
+          break;
+        }
+        case "band": {
+          const [a, b] = [Math.max(m.from, x.lo), Math.min(m.to, x.hi)].map(px);
+          if (b <= a) break;
+          node(g, "rect", { x: n1(a), y: area.y, width: n1(b - a), height: area.h, fill: c, "fill-opacity": 0.09 });
+          node(g, "text", { x: n1((a + b) / 2), y: area.y + 14, "text-anchor": "middle", "font-size": 13, fill: "currentColor" }, m.label);
           break;
         }
         case "rule": {

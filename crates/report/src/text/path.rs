@@ -2,6 +2,7 @@
 
 use super::{Page, TextOptions, count};
 use jitlat_core::Ecn;
+use jitlat_core::ecn::ByMark;
 use jitlat_core::path::{Hop, MarkChange, Path, PathEnd, Responder, Rewrite, unreachable_in_words};
 use jitlat_core::printable::printable;
 use jitlat_core::spec::Dscp;
@@ -41,7 +42,7 @@ pub fn path(path: &Path, options: &TextOptions) -> String {
         let [min, p90, max] = [d.min, d.percentile(Percent(90_000)), d.max].map(|v| or_dash(v.map(eng4)));
         let median = or_dash(d.median.map(eng4_f64));
         let seen: Vec<String> = hop.dscp.keys().map(|v| dscp(*v)).collect();
-        let mark = hop.usual_mark().filter(|_| path.mark != Ecn::NotEct || !path.mark_changes.is_empty());
+        let marks = hop.ecn.filter(|_| path.mark != Ecn::NotEct || !path.mark_changes.is_empty());
         let mut line = format!(
             "{:>3}  {:width$}  {:>7}  {min:>9}  {median:>9}  {p90:>9}  {max:>9}  {}",
             hop.ttl,
@@ -50,8 +51,8 @@ pub fn path(path: &Path, options: &TextOptions) -> String {
             format!("{}/{}", hop.responders.first().map_or(0, |r| r.answers), hop.sent),
             if seen.is_empty() { "-".to_owned() } else { seen.join(" ") }
         );
-        if let Some(mark) = mark {
-            line += &format!("  {mark}");
+        if let Some(marks) = marks {
+            line += &format!("  {}", shares(&marks));
         }
         match hop.end {
             Some(PathEnd::Unreachable(code)) => {
@@ -100,6 +101,10 @@ pub fn path(path: &Path, options: &TextOptions) -> String {
     if !path.reached {
         page.item(&unreached(path));
     }
+    for hop in path.hops.iter().filter(|hop| path.reached && hop.unreachable > 0) {
+        let times = count(hop.unreachable, "probe");
+        page.item(&format!("hop {} reported for {times} that the destination is unreachable", hop.ttl));
+    }
     for change in path.changes.iter().rev().take(MAX_CHANGES) {
         let flow = if has_flows { format!(" of flow {}", change.flow) } else { String::new() };
         let (ttl, from, to) = (change.ttl, change.from, change.to);
@@ -122,6 +127,18 @@ pub(super) fn unreached(path: &Path) -> String {
             format!("not reached within {} (--hops)", count(most.into(), "hop"))
         }
         _ => "the destination did not answer".to_owned(),
+    }
+}
+
+/// Lists the marks with which probes arrived at a hop: `ECT(1)`, or `ECT(1) 7 Not-ECT 3` with the number of answers that quote each.
+fn shares(marks: &ByMark<u64>) -> String {
+    let seen: Vec<Ecn> = Ecn::ALL.into_iter().filter(|mark| marks[*mark] > 0).collect();
+    match &seen[..] {
+        [only] => only.to_string(),
+        several => {
+            let each: Vec<String> = several.iter().map(|mark| format!("{mark} {}", marks[*mark])).collect();
+            each.join(" ")
+        }
     }
 }
 
@@ -156,14 +173,18 @@ pub(super) fn rewrites(path: &Path) -> Vec<String> {
 /// Describes each change of the mark (ECN) along `path`.
 fn mark_changes(path: &Path) -> impl Iterator<Item = String> + '_ {
     path.mark_changes.iter().map(|change| {
-        let MarkChange { after_ttl, at_ttl, from, to } = change;
+        let MarkChange { after_ttl, at_ttl, from, to, answers, of_answers } = change;
+        let part = match answers == of_answers {
+            true => String::new(),
+            false => format!(" in {answers} of {}", count(*of_answers, "answer")),
+        };
         let before = if *after_ttl == 0 { "this host".to_owned() } else { format!("hop {after_ttl}") };
         let how = match (from, to) {
             (Ecn::Ect0 | Ecn::Ect1, Ecn::Ce) => "; it is marked there",
             (_, Ecn::NotEct) => "; it is removed there (bleached)",
             _ => "; no rule of ECN permits this",
         };
-        format!("mark {from} leaves {before} and reaches hop {at_ttl} as {to}{how}")
+        format!("mark {from} leaves {before} and reaches hop {at_ttl} as {to}{part}{how}")
     })
 }
 

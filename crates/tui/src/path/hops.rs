@@ -274,7 +274,7 @@ fn details(shown: &PathScreenState<'_>, hop: &HopHistory) -> Vec<(String, Style)
         );
         lines.push((text, Style::new()));
     }
-    match hop.end {
+    match hop.ending() {
         Some(PathEnd::Unreachable(code)) => {
             let words = hop.main_address().map(|main| unreachable_in_words(main.address, code));
             let words = words.unwrap_or_else(|| format!("code {code}"));

@@ -64,6 +64,7 @@ fn board(rounds: i64, flows: FlowNumber) -> (PathBoard, SteadyTime) {
                 traffic_class: Some(if ttl < 5 { 0xb8 } else { 0x20 }),
                 labels: if ttl == 3 { vec![label] } else { Vec::new() },
                 end: (ttl == 6).then_some(PathEnd::Destination),
+                reported_by: None,
             };
             history.event(&PathEvent::Answered(probe, &reply), at(sent) + rtt, wall + rtt);
         }

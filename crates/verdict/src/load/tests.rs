@@ -89,6 +89,28 @@ fn a_standing_queue_is_added_delay_although_no_packet_passes_without_it() {
 }
 
 #[test]
+fn a_provider_is_told_of_poor_grades_and_of_no_others() {
+    let of = |added: i64| {
+        let loaded = phase(25 * SECOND, move |k| quiet(k) + added * MS + k * 31 % 50 * MS / 10);
+        effect(&phase(0, quiet), &loaded, &load(vec![stream(9e6, true)]))
+    };
+    let (fair, poor) = (of(40), of(150));
+    assert_eq!(for_provider(&[(None, &fair, Some(9e6))]), None);
+    let up = (Some(Direction::Up), &poor, Some(9e6));
+    let text = for_provider(&[up, (Some(Direction::Down), &fair, None)]).unwrap();
+    assert_eq!(
+        text,
+        "Tell your provider: a full line adds +152 ms up at 9.00 Mbps; its queue needs management (CAKE, fq_codel or PIE)."
+    );
+    let both = for_provider(&[up, (Some(Direction::Down), &poor, None)]).unwrap();
+    assert!(both.contains("+152 ms up at 9.00 Mbps and +152 ms down; "), "{both}");
+    // A queue in this host is not the provider's.
+    let own = AddedQueue { mean_ns: 5e8, median_ns: 5e8, p99_ns: 5e8 };
+    let added = poor.added.map(|added| AddedDelay { own_queue: Some(own), ..added });
+    assert_eq!(for_provider(&[(None, &LoadEffect { added, ..poor.clone() }, None)]), None);
+}
+
+#[test]
 fn the_clock_estimate_under_load_is_not_used() {
     // Under load the requests of the probes wait for 60 ms: the estimate is wrong by 30 ms.
     let (idle, mut loaded) =

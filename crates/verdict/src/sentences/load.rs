@@ -2,8 +2,9 @@
 
 use super::comparison::signed;
 use crate::load::{LoadEffect, LoadState};
-use jitlat_core::answer::Level;
+use jitlat_core::answer::{Level, Severity};
 use jitlat_core::spec::Direction;
+use jitlat_core::units::bit_rate3;
 
 /// Reason why an added delay has no grade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +70,32 @@ pub fn headline(effect: &LoadEffect, round_trip: bool, direction: Option<Directi
         return (level, format!("{under_load}: nothing measurable is added to the {quantity}{graded}."));
     }
     (level, format!("{under_load}: {what} {} mean, {} p99{graded}.", signed(mean), signed(p99)))
+}
+
+/// Returns what to tell the provider of a line about the `effects` of loads that filled it, in one sentence: each with the direction of
+/// its stream (`None`: round trips) and the throughput in bit/s. `None` if no grade is poor, or if a poor one is caused by this
+/// host's own queue.
+pub fn for_provider(effects: &[(Option<Direction>, &LoadEffect, Option<f64>)]) -> Option<String> {
+    let poor = effects.iter().filter_map(|(direction, effect, bps)| {
+        let grade = effect.grade.as_ref()?.grade;
+        let added = effect.added.filter(|added| added.own_queue.is_none())?;
+        (grade.severity() >= Severity::Poor && effect.adds()).then(|| {
+            let way = match direction {
+                None => "",
+                Some(Direction::Up) => " up",
+                Some(Direction::Down) => " down",
+            };
+            let at = bps.map_or_else(String::new, |bps| format!(" at {}", bit_rate3(bps)));
+            format!("{}{way}{at}", signed(added.mean_ns))
+        })
+    });
+    let poor: Vec<String> = poor.collect();
+    (!poor.is_empty()).then(|| {
+        format!(
+            "Tell your provider: a full line adds {}; its queue needs management (CAKE, fq_codel or PIE).",
+            poor.join(" and ")
+        )
+    })
 }
 
 /// Returns a note with the reason why there is no grade; `None` if there is one, or if the headline gives the reason.

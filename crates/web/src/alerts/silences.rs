@@ -250,7 +250,8 @@ pub async fn changed<T: Send + 'static>(
 ) -> Result<T, Problem> {
     if app.roots.len() > 1 {
         return Err(Problem::NotAllowed(
-            "This page shows several archives as one, and changes none of them: use the page of one of them.".to_owned(),
+            "This page shows several archives as one, and changes none of them: use the page of one of them."
+                .to_owned(),
         ));
     }
     let root = app.root.clone();

@@ -65,6 +65,8 @@ pub struct Screen {
     uses: Vec<content::ProfileLine>,
     /// Reliability: clocks, sender, sample, and reasons to doubt a figure.
     trust: Vec<String>,
+    /// Grades: level, grade, and its subject.
+    grades: Vec<(Level, String, String)>,
     /// File with the packets; empty if they are not stored.
     log: String,
     /// Suggested next command, and its purpose; empty if there is none.
@@ -85,6 +87,7 @@ impl Default for Screen {
             why: Vec::new(),
             uses: Vec::new(),
             trust: Vec::new(),
+            grades: Vec::new(),
             log: String::new(),
             next: Default::default(),
             next_in_short: String::new(),
@@ -127,6 +130,14 @@ impl Screen {
     #[must_use]
     pub fn led_by(mut self, level: Level, text: &str) -> Screen {
         self.lead.insert(0, (level, text.to_owned()));
+        self
+    }
+
+    /// Adds a `grade` of `subject`, which pages and cards show in large letters. The text of a screen does not show it: a verdict contains
+    /// it.
+    #[must_use]
+    pub fn graded(mut self, level: Level, grade: &str, subject: &str) -> Screen {
+        self.grades.push((level, grade.to_owned(), subject.to_owned()));
         self
     }
 

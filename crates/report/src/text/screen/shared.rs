@@ -16,6 +16,11 @@ impl Screen {
         &self.lead
     }
 
+    /// Returns the grades: level, grade, and its subject.
+    pub(crate) fn grades(&self) -> &[(Level, String, String)] {
+        &self.grades
+    }
+
     /// Returns the headings of the table, including that of the names, and its lines; if there are no lines,
     /// there is no table.
     pub(crate) fn lines(&self) -> (Vec<String>, Vec<TableLine>) {
