@@ -396,9 +396,7 @@ impl Path {
             let Some((seen, usual)) = hop.ecn.zip(hop.usual_mark()) else { continue };
             let (after_ttl, from, earlier) = before;
             // A mark that no probe had at the hop before, although it may be that of a part of the probes only.
-            let is_change = |to: &Ecn| {
-                *to != from && seen[*to] > 0 && (earlier[*to] == 0 || *to == usual)
-            };
+            let is_change = |to: &Ecn| *to != from && seen[*to] > 0 && (earlier[*to] == 0 || *to == usual);
             let change = |to| MarkChange {
                 after_ttl,
                 at_ttl: hop.ttl,
@@ -547,7 +545,11 @@ mod tests {
         for k in 0..30_000u32 {
             let from = IpAddr::from([10, 0, (k >> 8) as u8, k as u8]);
             replies.count_probe();
-            replies.add(&ProbeReply { from, rtt: Span(1_000_000 + i64::from(k)), ..reply(1, 1, Some(0), None) });
+            replies.add(&ProbeReply {
+                from,
+                rtt: Span(1_000_000 + i64::from(k)),
+                ..reply(1, 1, Some(0), None)
+            });
         }
         let hop = Hop::new(1, &replies);
         assert_eq!((hop.sent, hop.answered, hop.responders.len()), (30_000, 30_000, MAX_RESPONDERS));

@@ -252,7 +252,11 @@ fn aqm(config: &PathModel, fields: &[&str]) -> Result<Aqm, String> {
 /// Parses a time that must not be zero: the queue would be controlled for an empty one.
 fn positive(text: &str) -> Result<Span, String> {
     let value = span(text)?;
-    if value > Span::ZERO { Ok(value) } else { Err(format!("'{text}': give a time above 0, as in 'target 5ms'")) }
+    if value > Span::ZERO {
+        Ok(value)
+    } else {
+        Err(format!("'{text}': give a time above 0, as in 'target 5ms'"))
+    }
 }
 
 const NOT_AN_AQM: &str = "give 'aqm = step 5ms', 'aqm = codel target 5ms interval 100ms', if needed with 'threshold 1ms' at the \

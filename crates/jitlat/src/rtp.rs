@@ -19,13 +19,13 @@ use jitlat_instruments::passive::{RtpCaptures, RtpSource};
 use jitlat_net::capture::interface::InterfaceSettings;
 use jitlat_net::capture::{STDIN, in_folders, unpack};
 use jitlat_output::captures::{CallsReport, StreamLogs, WebRtcReport};
+use jitlat_output::terminal::work::Work;
 use jitlat_output::{ReportParts, screen};
 use jitlat_passive::rtp::{GivenFormat, RtpObserver};
 use jitlat_report::text::screen::Screen;
 use jitlat_store::webrtc;
 use std::fs::{self, File};
 use std::io::{self, BufRead, Cursor, Read};
-use jitlat_output::terminal::work::Work;
 use std::path::{Path, PathBuf};
 use tracing::info;
 

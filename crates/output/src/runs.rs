@@ -3,6 +3,7 @@
 use crate::error::{Context, Error, Result, bail};
 use crate::input::{archived_text, is_owamp_file, owamp_log};
 use crate::label::{self, stem};
+use crate::terminal::work::Work;
 use jitlat_core::Direction;
 use jitlat_core::analysis::Analyzer;
 use jitlat_store::json::{self, SummaryReadError};
@@ -14,7 +15,6 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
-use crate::terminal::work::Work;
 use std::path::{Path, PathBuf};
 use tracing::warn;
 

@@ -36,7 +36,8 @@ const WITH_SESSIONS: &[Service] = &[ONE_WAY, TWAMP, OWAMP, LAMP, IRTT, IPSLA, DI
 const WITH_DURATION: &[Service] = &[ONE_WAY, TWAMP, OWAMP, IRTT, IPSLA, TCP, DIGESTS, RPM, WEB];
 /// The test port is not in lists of rules about a whole client, because the one-way test that leads to it is
 /// refused first.
-const ALSO_BEFORE_THE_TEST_PORT: &[Service] = &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, LAMP, IRTT, IPSLA, DIGESTS, WEB];
+const ALSO_BEFORE_THE_TEST_PORT: &[Service] =
+    &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, LAMP, IRTT, IPSLA, DIGESTS, WEB];
 
 fn quota(policy: &mut Policy, service: Service, scope: Scope) -> &mut Quota {
     match scope {

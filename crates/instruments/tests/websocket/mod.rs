@@ -12,11 +12,7 @@ use tungstenite::{Message, WebSocket};
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Opens a WebSocket over `stream`, which is connected to `at`, as a page of `origin` would.
-pub fn open(
-    stream: TcpStream,
-    at: SocketAddr,
-    origin: &str,
-) -> tungstenite::Result<WebSocket<TcpStream>> {
+pub fn open(stream: TcpStream, at: SocketAddr, origin: &str) -> tungstenite::Result<WebSocket<TcpStream>> {
     let mut request = format!("ws://{at}/test").into_client_request()?;
     let headers = request.headers_mut();
     headers.insert("Origin", HeaderValue::from_str(origin).expect("an origin without control characters"));

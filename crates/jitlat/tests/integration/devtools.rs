@@ -27,7 +27,13 @@ impl DevTools {
         let program = browser::browser()?;
         let folder = browser::folder();
         let mut child = Command::new(program)
-            .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"])
+            .args([
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--disable-dev-shm-usage",
+                "--no-first-run",
+            ])
             .args(["--disable-extensions", "--disable-component-update", "--remote-debugging-port=0"])
             .arg(format!("--window-size={width},900"))
             .arg(format!("--user-data-dir={}", folder.path().display()))
@@ -97,8 +103,7 @@ impl DevTools {
         };
         let name = if key == "Space" { " " } else { key };
         for kind in ["keyDown", "keyUp"] {
-            let mut event =
-                json!({ "type": kind, "key": name, "code": key, "windowsVirtualKeyCode": code });
+            let mut event = json!({ "type": kind, "key": name, "code": key, "windowsVirtualKeyCode": code });
             if kind == "keyDown" && !text.is_empty() {
                 event["text"] = json!(text);
             }
@@ -119,7 +124,8 @@ impl DevTools {
 
     /// Returns a picture of the page, as PNG in base64.
     pub fn picture(&mut self) -> String {
-        let taken = self.call("Page.captureScreenshot", json!({ "format": "png", "captureBeyondViewport": true }));
+        let taken =
+            self.call("Page.captureScreenshot", json!({ "format": "png", "captureBeyondViewport": true }));
         taken["data"].as_str().unwrap().to_owned()
     }
 }

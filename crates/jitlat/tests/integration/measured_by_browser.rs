@@ -16,7 +16,18 @@ impl PageServer {
     fn start(folder: &Path, options: &[&str]) -> PageServer {
         let ip = network::own_address().to_string();
         let mut child = Command::new(env!("CARGO_BIN_EXE_jitlat"))
-            .args(["serve", "--bind", &ip, "--only", "stamp", "--stamp-port", "0", "--web", "--web-port", "0"])
+            .args([
+                "serve",
+                "--bind",
+                &ip,
+                "--only",
+                "stamp",
+                "--stamp-port",
+                "0",
+                "--web",
+                "--web-port",
+                "0",
+            ])
             .args(options)
             .current_dir(folder)
             .stdout(Stdio::piped())
@@ -59,7 +70,9 @@ fn a_measurement_by_keyboard_is_reported_and_archived() {
     tools.until("document.activeElement.id === 'stop'");
     tools.until("parseInt(document.getElementById('answers').textContent) > 30");
     picture(&mut tools, "running.png");
-    assert!(tools.value("document.getElementById('clock').textContent").as_str().unwrap().contains("steps of"));
+    assert!(
+        tools.value("document.getElementById('clock').textContent").as_str().unwrap().contains("steps of")
+    );
     tools.press("Enter");
     tools.until("location.pathname.startsWith('/report/') && document.readyState === 'complete'");
     picture(&mut tools, "report.png");

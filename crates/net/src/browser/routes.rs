@@ -32,7 +32,8 @@ const FILES: [(&str, &str, &str); 4] = [
 
 /// Builds the router.
 pub fn router(serving: Arc<BrowserState>) -> Router {
-    let file = |router: Router<Arc<BrowserState>>, (at, kind, text): (&'static str, &'static str, &'static str)| {
+    let file = |router: Router<Arc<BrowserState>>,
+                (at, kind, text): (&'static str, &'static str, &'static str)| {
         router.route(at, get(move || async move { ([(header::CONTENT_TYPE, kind)], text) }))
     };
     FILES
@@ -57,9 +58,8 @@ async fn with_limits(
     let is_report = request.uri().path().starts_with("/report/");
     let mut answer = match serving.shared.take(connection.peer.ip(), MAX_ANSWER, now) {
         Ok(()) => next.run(request).await,
-        Err(_) => {
-            (StatusCode::TOO_MANY_REQUESTS, "Too many requests: wait a second, then try again.\n").into_response()
-        }
+        Err(_) => (StatusCode::TOO_MANY_REQUESTS, "Too many requests: wait a second, then try again.\n")
+            .into_response(),
     };
     let headers = answer.headers_mut();
     let policy = if is_report { REPORT_POLICY } else { PAGE_POLICY };
@@ -84,7 +84,9 @@ const MAX_ANSWER: usize = 16 << 10;
 /// Returns a report.
 async fn report(State(serving): State<Arc<BrowserState>>, Path(name): Path<String>) -> Response {
     match serving.reports.get(&name) {
-        Some(page) => ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], page.to_string()).into_response(),
+        Some(page) => {
+            ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], page.to_string()).into_response()
+        }
         None => (
             StatusCode::NOT_FOUND,
             "This report is no longer there: reports are kept for an hour. Measure again at /\n",

@@ -124,19 +124,21 @@ async fn accept(
             return Ok(());
         }
         match accepted {
-            Ok((stream, peer)) => match shared.gate.admit(policy::WEB, peer.ip(), Ask::CONNECTION, steady()) {
-                Ok(grant) => {
-                    let Ok(local) = stream.local_addr() else { continue };
-                    let connection = BrowserConnection { peer, local, grant: Arc::new(grant) };
-                    let router = router.clone();
-                    shared.prefer(&stream);
-                    tokio::spawn(greet(stream, tls.clone(), router, connection));
+            Ok((stream, peer)) => {
+                match shared.gate.admit(policy::WEB, peer.ip(), Ask::CONNECTION, steady()) {
+                    Ok(grant) => {
+                        let Ok(local) = stream.local_addr() else { continue };
+                        let connection = BrowserConnection { peer, local, grant: Arc::new(grant) };
+                        let router = router.clone();
+                        shared.prefer(&stream);
+                        tokio::spawn(greet(stream, tls.clone(), router, connection));
+                    }
+                    Err(why) => {
+                        shared.counters.silent(Silence::of(&why));
+                        audit::refused(policy::WEB, peer, &why);
+                    }
                 }
-                Err(why) => {
-                    shared.counters.silent(Silence::of(&why));
-                    audit::refused(policy::WEB, peer, &why);
-                }
-            },
+            }
             // A connection that no longer exists, or a lack of descriptors: the next one may succeed.
             Err(error) => {
                 tracing::debug!(%error, "accepting a connection of a browser");
@@ -154,7 +156,9 @@ async fn greet(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router, conn
         None => answer(stream, router, connection).await,
         Some(tls) => match tokio::time::timeout(GREETING_LIMIT, tls.accept(stream)).await {
             Ok(Ok(stream)) => answer(stream, router, connection).await,
-            Ok(Err(error)) => tracing::debug!(peer = %connection.peer, %error, "a TLS handshake of a browser"),
+            Ok(Err(error)) => {
+                tracing::debug!(peer = %connection.peer, %error, "a TLS handshake of a browser")
+            }
             Err(_) => {}
         },
     }

@@ -1,8 +1,8 @@
 //! A test over a WebSocket: plan, requests, report.
 
 use super::server::{BrowserConnection, BrowserState};
-use crate::clock::{self, steady};
 use crate::audit;
+use crate::clock::{self, steady};
 use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
 use jitlat_core::{Span, SteadyTime};
 use jitlat_proto::browser::{BrowserError, BrowserResult, BrowserTest, MEMORY};
@@ -81,7 +81,11 @@ async fn conduct(
     let session = shared.gate.admit(policy::WEB, peer.ip(), Ask::session(MEMORY), steady())?;
     let bytes = test.spec().payload();
     let packets = test.spec().packets();
-    audit::accepted(policy::WEB, *peer, format_args!("a browser's test of {packets} requests of {bytes} bytes"));
+    audit::accepted(
+        policy::WEB,
+        *peer,
+        format_args!("a browser's test of {packets} requests of {bytes} bytes"),
+    );
     send(socket, Message::text(json!({ "ready": true }).to_string())).await?;
     let longest = shared.policy().duration(policy::WEB);
     let ends = longest.map_or(test.deadline(), |longest| test.deadline().min(steady() + longest));
@@ -103,7 +107,8 @@ async fn conduct(
     let mut result = test.finish(&report, browser, steady())?;
     drop(report);
     let session_facts = &mut result.session;
-    (session_facts.src, session_facts.dst) = (Some(peer.ip().to_canonical()), Some(local.ip().to_canonical()));
+    (session_facts.src, session_facts.dst) =
+        (Some(peer.ip().to_canonical()), Some(local.ip().to_canonical()));
     (session_facts.spec.src_port, session_facts.spec.dst_port) = (peer.port(), local.port());
     let name = serving.report(result).await?;
     drop(session);

@@ -16,7 +16,7 @@ use serde::Deserialize;
 /// Default TCP port of the page.
 pub const PORT: u16 = 2681;
 /// Name of the protocol in results.
-pub const PROTOCOL: &str = "websocket";
+pub const PROTOCOL: &str = jitlat_core::twoway::BROWSER_REQUESTS;
 /// Name that the WebSocket's handshake must request (`Sec-WebSocket-Protocol`).
 pub const SUBPROTOCOL: &str = "jitlat-browser-1";
 /// Maximum length of a message, in bytes: the report of the longest test.
@@ -142,7 +142,8 @@ impl BrowserTest {
     /// [`BrowserError::Request`].
     pub fn answer(&mut self, request: &[u8]) -> Result<(), BrowserError> {
         let wrong = BrowserError::Request(request.len());
-        let number = request.first_chunk::<SEQ_LEN>().filter(|_| request.len() == usize::from(self.spec.payload()));
+        let number =
+            request.first_chunk::<SEQ_LEN>().filter(|_| request.len() == usize::from(self.spec.payload()));
         let seq = number.and_then(|bytes| usize::try_from(u32::from_be_bytes(*bytes)).ok());
         match seq.and_then(|seq| self.answered.get_mut(seq)) {
             Some(answered) if !*answered => {
@@ -157,7 +158,12 @@ impl BrowserTest {
     ///
     /// # Errors
     /// [`BrowserError`] if the report cannot be read, or contradicts what the server has seen.
-    pub fn finish(self, message: &str, browser: &str, now: SteadyTime) -> Result<BrowserResult, BrowserError> {
+    pub fn finish(
+        self,
+        message: &str,
+        browser: &str,
+        now: SteadyTime,
+    ) -> Result<BrowserResult, BrowserError> {
         let report: BrowserReport = serde_json::from_str(message)
             .map_err(|e| BrowserError::Format { what: "report", why: e.to_string() })?;
         report.result(&self, browser, now)

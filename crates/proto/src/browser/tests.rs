@@ -105,5 +105,7 @@ fn a_test_in_the_background_and_one_that_was_stopped_say_so() {
     assert_eq!(session.ending, Ending::Interrupted);
     assert_eq!(session.client.system, None);
     let notes = session.client.notes.join("; ");
-    assert!(notes.contains("steps of the browser's clock are unknown") && notes.contains("in the background"));
+    assert!(
+        notes.contains("steps of the browser's clock are unknown") && notes.contains("in the background")
+    );
 }

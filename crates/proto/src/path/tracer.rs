@@ -254,12 +254,7 @@ impl Tracer {
     }
 
     /// Records an answer to the probe of `slot`, and returns both. Repeated and late answers are ignored.
-    pub fn answer(
-        &mut self,
-        slot: u16,
-        answer: ProbeAnswer,
-        now: SteadyTime,
-    ) -> Option<(Probe, ProbeReply)> {
+    pub fn answer(&mut self, slot: u16, answer: ProbeAnswer, now: SteadyTime) -> Option<(Probe, ProbeReply)> {
         let Outstanding { probe, sent, .. } =
             self.outstanding.get_mut(usize::from(slot))?.take_if(|p| now <= p.until)?;
         let ProbeAnswer { from, at, traffic_class, labels, end } = answer;

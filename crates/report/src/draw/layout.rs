@@ -474,8 +474,7 @@ impl Panel<'_> {
             }
             Mark::Band { from, to, .. } => {
                 let (left, right) = (self.rule(*from), self.rule(*to));
-                let band =
-                    Rect { x: left, y: self.plot.y, w: (right - left).max(1.0), h: self.plot.h };
+                let band = Rect { x: left, y: self.plot.y, w: (right - left).max(1.0), h: self.plot.h };
                 out.push(Shape::Rects { rects: vec![band], fill: paint(color, 0.09) });
             }
             Mark::Spread { rows } => {
