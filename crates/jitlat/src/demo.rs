@@ -74,9 +74,6 @@ pub fn run(args: &DemoArgs) -> Result<ExitStatus> {
     }
     let status = test::measure(test, &one_way, &stop, StreamOrigin::Demonstration, args.live)?;
     if one_way.report.shows_screen() {
-        if let Some(page) = shown.filter(|page| one_way.report.outputs.path("html") == Some(page.as_path())) {
-            terminal::print(&format!("\nFigures  {}  (--open: in a browser)\n", page.display()))?;
-        }
         terminal::print(&next())?;
     }
     if let Some(page) = one_way.report.outputs.path("html").filter(|_| args.open) {
@@ -85,7 +82,7 @@ pub fn run(args: &DemoArgs) -> Result<ExitStatus> {
     Ok(status)
 }
 
-/// Returns a new file for the page with the figures, which a person at a terminal is told of; `None` for programs, in a build without
+/// Returns a new file for the page with the figures, which the screen names for a person at a terminal; `None` for programs, in a build without
 /// figures, and with `--open`, which has a file of its own.
 fn figures_to_show(args: &DemoArgs) -> Result<Option<PathBuf>> {
     let report = &args.one_way.report;

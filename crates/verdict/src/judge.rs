@@ -22,8 +22,8 @@ use jitlat_core::session::{Ending, Session};
 use jitlat_core::summary::ShareInterval;
 
 /// Returns the verdict in `judgement` on a test that ended with `ending`, completed with its headline. `losses` has the
-/// interval of the loss ratio.
-pub fn into_answer(judgement: Judgement, ending: Ending, losses: &ShareInterval) -> Answer {
+/// interval of the loss ratio; `None` over TCP, which repeats lost packets.
+pub fn into_answer(judgement: Judgement, ending: Ending, losses: Option<&ShareInterval>) -> Answer {
     let Judgement { mut answer, known, received, lost, mut felt, .. } = judgement;
     if answer.severity == Severity::Unknown && known.sent < MIN_PACKETS as u64 {
         felt = felt.or_else(|| Some(too_few_packets(known.sent, lost, losses)));

@@ -110,15 +110,16 @@ impl Judge for PathJudge {
             marks::add_causes(&mut judgement.answer, by_marks.clone(), explains_losses);
             judgement
         };
+        let losses = (session.spec.transport() != Transport::Tcp).then_some(&losses);
         let mut answer = judgement.map(|judgement| match (far_report, both_ways) {
             _ if flooded => of_flood(judgement, session),
             (Some(report), _) => of_counts(summary.counts.sent, report.received),
             (None, Some(TwoWayEvidence { judgements, losses: lost })) => {
                 let runs = RequestLosses { runs: lost };
                 let ways = judgements.each_ref().map(|judged| judged.as_ref().map(|judged| &judged.answer));
-                into_answer(with_marks(two_way(judgement, ways, &runs)), session.ending, &losses)
+                into_answer(with_marks(two_way(judgement, ways, &runs)), session.ending, losses)
             }
-            (None, None) => into_answer(with_marks(judgement), session.ending, &losses),
+            (None, None) => into_answer(with_marks(judgement), session.ending, losses),
         });
         let stretched = summary.schedule_error.as_ref().and_then(|error| error.stretched);
         if let Some((answer, stretched)) = answer.as_mut().zip(stretched) {

@@ -239,5 +239,5 @@ mod tests {
 
 /// Returns the verdict on `test`, without profiles and without an interval of its loss.
 pub fn verdict_on(test: &Test) -> Answer {
-    into_answer(judge(&test.material(), &[], false), test.session.ending, &ShareInterval::default())
+    into_answer(judge(&test.material(), &[], false), test.session.ending, Some(&ShareInterval::default()))
 }

@@ -6,12 +6,14 @@ use std::collections::BTreeMap;
 
 /// [`TwoWay::protocol`] of HTTP requests: each is answered or fails, and lost segments only delay it.
 pub const HTTP_REQUESTS: &str = "rpm";
+/// [`TwoWay::protocol`] of requests that a web browser sends over a WebSocket.
+pub const BROWSER_REQUESTS: &str = "websocket";
 
 /// Facts about a two-way test that supplement the common fields of a [`Session`](crate::Session).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TwoWay {
-    /// Name of the protocol in lower case: `icmp`, `stamp`, `twamp`, `lamp`, `tcp`.
+    /// Name of the protocol in lower case: `icmp`, `stamp`, `twamp`, `lamp`, `tcp`, `websocket`.
     pub protocol: String,
     /// Time from an answer to the next request, in a stop-and-wait test; `None` for a test that does not wait for
     /// answers.

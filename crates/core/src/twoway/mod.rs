@@ -7,8 +7,8 @@ mod figures;
 mod view;
 
 pub use facts::{
-    Directions, FarReport, HTTP_REQUESTS, LossRun, LossSide, MarkedSlowdown, NotAnswers, ScheduleShift,
-    TcpSample, TcpStats, TwoWay,
+    BROWSER_REQUESTS, Directions, FarReport, HTTP_REQUESTS, LossRun, LossSide, MarkedSlowdown, NotAnswers,
+    ScheduleShift, TcpSample, TcpStats, TwoWay,
 };
 pub use figures::{DirectionResult, Processing, SendingMode, TwoWayFigures};
 pub use view::{RecordView, lacks_delay, processing, project, round_trip};

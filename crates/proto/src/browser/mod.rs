@@ -16,7 +16,7 @@ use serde::Deserialize;
 /// Default TCP port of the page.
 pub const PORT: u16 = 2681;
 /// Name of the protocol in results.
-pub const PROTOCOL: &str = "websocket";
+pub const PROTOCOL: &str = jitlat_core::twoway::BROWSER_REQUESTS;
 /// Name that the WebSocket's handshake must request (`Sec-WebSocket-Protocol`).
 pub const SUBPROTOCOL: &str = "jitlat-browser-1";
 /// Maximum length of a message, in bytes: the report of the longest test.

@@ -30,13 +30,19 @@ pub fn under_load(phases: [PhaseDrawing<'_>; 2], load: &TestLoad) -> Option<Figu
     let mut series = Vec::new();
     let (mut to, mut low, mut high) = (0.0f64, f64::INFINITY, f64::NEG_INFINITY);
     let mut n = 0;
-    let loaded_from = phases[1].began()?.saturating_sub(origin) as f64;
+    let mut idle_end = 0.0f64;
+    // The load begins before the packets of its phase, so that it has filled the path.
+    let starts = load.throughput.iter().map(|throughput| throughput.start.0);
+    let load_from = starts.chain(phases[1].began()).min()?.saturating_sub(origin) as f64;
     for (k, (phase, name)) in phases.iter().zip(["idle", "under load"]).enumerate() {
         let minus = phase.base.saturating_add(above) as f64;
         let start = phase.began()?.saturating_sub(origin) as f64;
         let (mark, _) = drawn(&phase.trace.delay, minus)?;
         series.push(MarkSeries::new(name, Tone::Run(k as u8), mark.later(start)));
         let (_, end) = extent(&phase.trace.delay)?;
+        if k == 0 {
+            idle_end = end + start;
+        }
         to = to.max(end + start);
         low = low.min(phase.summary.latency.min? as f64 - minus);
         high = high.max(phase.summary.latency.max? as f64 - minus);
@@ -64,10 +70,7 @@ pub fn under_load(phases: [PhaseDrawing<'_>; 2], load: &TestLoad) -> Option<Figu
         };
         series.push(MarkSeries::new(name, Tone::Run(2 + k as u8), Mark::Step { points }).on_right());
     }
-    for (k, (from, label)) in bands(&phases, load, origin)?.into_iter().enumerate() {
-        // The idle phase ends where the load begins.
-        let end = if k == 0 { loaded_from } else { to };
-        let band = Mark::Band { from, to: end.max(from), label };
+    for (k, band) in bands(load, [idle_end, load_from, to]).into_iter().enumerate() {
         series.insert(k, MarkSeries::new("", Tone::Run(k as u8), band));
     }
     let margin = (high - low).max(1.0) * 0.04;
@@ -100,8 +103,9 @@ pub fn under_load(phases: [PhaseDrawing<'_>; 2], load: &TestLoad) -> Option<Figu
     })
 }
 
-/// Returns the start of each phase and its label, which names the directions of the load.
-fn bands(phases: &[PhaseDrawing<'_>; 2], load: &TestLoad, origin: i64) -> Option<[(f64, String); 2]> {
+/// Returns the bands of the idle phase, which ends at `idle_end`, and of the load, from `load_from` to `end`. The label of the
+/// load names its directions.
+fn bands(load: &TestLoad, [idle_end, load_from, end]: [f64; 3]) -> [Mark; 2] {
     let has = |direction| load.streams.iter().any(|stream| stream.direction == direction);
     let name = match (has(Direction::Up), has(Direction::Down)) {
         (true, true) => "load up and down",
@@ -109,8 +113,9 @@ fn bands(phases: &[PhaseDrawing<'_>; 2], load: &TestLoad, origin: i64) -> Option
         (false, true) => "load down",
         (false, false) => "load",
     };
-    let from = |k: usize| Some(phases[k].began()?.saturating_sub(origin) as f64);
-    Some([(from(0)?, "idle".to_owned()), (from(1)?, name.to_owned())])
+    let band =
+        |from: f64, to: f64, label: &str| Mark::Band { from, to: to.max(from), label: label.to_owned() };
+    [band(0.0, idle_end, "idle"), band(load_from, end, name)]
 }
 
 impl PhaseDrawing<'_> {

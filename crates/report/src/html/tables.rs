@@ -8,6 +8,7 @@ use jitlat_core::answer::JitterWithoutStep;
 use jitlat_core::scalars::{ExactNumber, SCALARS, Scalar, ScalarUnit, selectors};
 use jitlat_core::spec::{Transport, ip_protocol_name};
 use jitlat_core::summary::{Distribution, Percent, Summary};
+use jitlat_core::twoway::BROWSER_REQUESTS;
 use jitlat_core::units::bit_rate;
 use jitlat_verdict::with_clock_step;
 use maud::{Markup, html};
@@ -31,6 +32,9 @@ pub fn what(s: &Summary) -> String {
         Some(target) => format!(", one every {}", time(target.period_ns)),
         None => String::new(),
     };
+    if s.two_way.as_ref().is_some_and(|two_way| two_way.protocol == BROWSER_REQUESTS) {
+        return format!("{} requests of a browser over TCP{size}{every}{date}", count(s.counts.sent));
+    }
     format!("{} {name} {what}{size}{every}{date}", count(s.counts.sent))
 }
 

@@ -12,7 +12,11 @@ const PERIOD: i64 = 10 * MS;
 
 fn judge(evidence: &Evidence<'_>, with_hosts: bool) -> Answer {
     let judgement = crate::judge::judge(evidence, &PROFILES, with_hosts);
-    crate::judge::into_answer(judgement, jitlat_core::session::Ending::Complete, &ShareInterval::default())
+    crate::judge::into_answer(
+        judgement,
+        jitlat_core::session::Ending::Complete,
+        Some(&ShareInterval::default()),
+    )
 }
 
 /// Packets of a sender that stalls for 400 ms before packet 300 and then sends what is overdue at once; those for which

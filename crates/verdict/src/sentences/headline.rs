@@ -41,7 +41,7 @@ pub fn headline(
     } else if received == 0 && known.complete && known.sent > 0 {
         causes.iter().find(|c| c.id == CauseId::Mtu).map_or_else(|| NOTHING_ARRIVED.to_owned(), too_large)
     } else if severity == Severity::Unknown {
-        format!("No verdict: {}.", too_few_packets(known.sent, lost, &ShareInterval::default()))
+        format!("No verdict: {}.", too_few_packets(known.sent, lost, Some(&ShareInterval::default())))
     } else {
         // Causes in a host or a clock do not explain the path's grade.
         let explains =
@@ -230,11 +230,16 @@ pub fn effect_of_jitter(ns: i64) -> String {
     format!("the delay varies by {}", time(ns as f64))
 }
 
-/// Describes a test of too few packets, `lost` of which were lost, with the interval of the loss ratio.
-pub fn too_few_packets(sent: u64, lost: u64, losses: &ShareInterval) -> String {
+/// Describes a test of too few packets, `lost` of which were lost, with the interval of the loss ratio; `None` over TCP, which repeats
+/// lost packets.
+pub fn too_few_packets(sent: u64, lost: u64, losses: Option<&ShareInterval>) -> String {
     if sent == 0 {
         return "no packets are known".to_owned();
     }
+    let are = if sent == 1 { "is" } else { "are" };
+    let Some(losses) = losses else {
+        return format!("{} {are} too few; TCP repeats lost packets", count(sent, "packet"));
+    };
     let were = if lost == 1 { "was" } else { "were" };
     let loss = match (lost, losses.ci95) {
         // Three packets or fewer do not bound the loss ratio in a useful way.
@@ -252,7 +257,6 @@ pub fn too_few_packets(sent: u64, lost: u64, losses: &ShareInterval) -> String {
         }
         _ => format!("{lost} {were} lost"),
     };
-    let are = if sent == 1 { "is" } else { "are" };
     format!("{} {are} too few; {loss}", count(sent, "packet"))
 }
 

@@ -138,8 +138,10 @@ fn too_few_packets_are_counted() {
     );
     assert_eq!(of(1, 0), "No verdict: 1 packet is too few; none were lost.");
     assert_eq!(of(2, 1), "No verdict: 2 packets are too few; 1 was lost.");
-    let of =
-        |events, ci95| too_few_packets(50, 3, &ShareInterval { events, ci95, ..ShareInterval::default() });
+    let of = |events, ci95| {
+        too_few_packets(50, 3, Some(&ShareInterval { events, ci95, ..ShareInterval::default() }))
+    };
+    assert_eq!(too_few_packets(50, 0, None), "50 packets are too few; TCP repeats lost packets");
     assert_eq!(
         of(1, None),
         "50 packets are too few; 3 were lost in one event, which does not show how often it happens"
