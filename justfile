@@ -71,6 +71,10 @@ mesh *ARGS:
 cluster *ARGS:
     examples/cluster/run {{ARGS}}
 
+# A year of 100 hosts on two collectors, published to a lake: the same figures from every program (needs Java; --minutes 20)
+year *ARGS:
+    examples/year/run {{ARGS}}
+
 # The verdict on about 200 simulated tests of every kind: the tables of docs/metrics/verdict.md (minutes)
 verdicts VARIANTS='200' FIRST='0':
     JITLAT_VARIANTS={{VARIANTS}} JITLAT_FIRST={{FIRST}} cargo test --profile fast -p jitlat-store --test verdicts -- confusion_matrix --ignored --nocapture

@@ -7,9 +7,9 @@ use parquet::column::writer::ColumnWriter;
 use parquet::data_type::ByteArray;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
-use parquet::file::properties::{WriterProperties, WriterVersion};
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::types::Type;
+use parquet::schema::types::{ColumnPath, Type};
 use std::io::BufWriter;
 use std::path::Path;
 use std::sync::Arc;
@@ -35,6 +35,11 @@ pub(super) struct TableColumn {
 impl TableColumn {
     pub fn new(name: &str, values: Values) -> TableColumn {
         TableColumn { name: name.to_owned(), values }
+    }
+
+    /// True if many rows have the same value.
+    fn is_repetitive(&self) -> bool {
+        matches!(self.values, Values::Text(_) | Values::OptionalText(_))
     }
 
     fn field(&self) -> Result<Arc<Type>, ParquetError> {
@@ -99,11 +104,19 @@ pub(super) fn write(path: &Path, columns: &[TableColumn], version: u32) -> Resul
     let run = || {
         let fields = columns.iter().map(TableColumn::field).collect::<Result<_, _>>()?;
         let schema = Arc::new(Type::group_type_builder("schema").with_fields(fields).build()?);
+        // A row has hundreds of figures, and a file may have one row: indexes and dictionaries would be longer than the values.
         let properties = WriterProperties::builder()
+            .set_statistics_enabled(EnabledStatistics::Chunk)
+            .set_offset_index_disabled(true)
             .set_writer_version(WriterVersion::PARQUET_1_0)
             .set_created_by(concat!("jitlat ", env!("CARGO_PKG_VERSION")).to_owned())
             .set_compression(Compression::ZSTD(ZstdLevel::try_new(3).unwrap_or_default()))
-            .set_key_value_metadata(Some(vec![KeyValue::new("jitlat.lake".to_owned(), version.to_string())]))
+            .set_key_value_metadata(Some(vec![KeyValue::new("jitlat.lake".to_owned(), version.to_string())]));
+        let plain = columns.iter().filter(|column| !column.is_repetitive());
+        let properties = plain
+            .fold(properties, |properties, column| {
+                properties.set_column_dictionary_enabled(ColumnPath::from(column.name.as_str()), false)
+            })
             .build();
         let mut parquet = SerializedFileWriter::new(BufWriter::new(file), schema, Arc::new(properties))?;
         let mut group = parquet.next_row_group()?;

@@ -66,7 +66,7 @@ pub(super) fn run(args: &StreamArgs) -> Result<ExitStatus> {
     let signals = Signals::to_stop()?;
     let root = &args.place.archive;
     // Watched before the first look, so that no test is missed in between.
-    let watch = args.follow.then(|| CatalogueWatch::watch(root)).transpose()?;
+    let watch = args.follow.then(|| CatalogueWatch::watch(&[root])).transpose()?;
     let archive = Archive::open(root)?;
     file::check(&args.state).with_context(|| "--state".to_owned())?;
     let mut through = read_state(&args.state, &archive)?;

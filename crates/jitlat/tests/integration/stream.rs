@@ -107,7 +107,7 @@ fn the_manifest_of_a_lake_is_what_its_schema_says() {
     archive(folder);
     assert!(jitlat(folder, &["archive", "publish", "net", "lake"]).status.success());
     let text = fs::read(folder.join("lake/manifests/net.json")).unwrap();
-    schema::assert_valid("lake-manifest", &serde_json::from_slice(&text).unwrap());
+    schema::assert_valid("lake-manifest", &serde_json::from_slice::<Value>(&text).unwrap());
     let bad = jitlat(folder, &["archive", "publish", "net", "lake", "--name", "../net"]);
     assert!(String::from_utf8_lossy(&bad.stderr).contains("cannot be the name"));
 }
