@@ -46,16 +46,13 @@ fn run(program: &str, folder: &Path, arguments: &str) -> String {
 fn figures(program: &str, folder: &Path, log: &str) -> Value {
     let json = run(program, folder, &format!("-f {log} --json -"));
     let summary: Value = serde_json::from_str(&json).unwrap();
-    let of_one = |summary: &Value| {
-        let latency = ["n", "min", "mean", "max"].map(|key| summary["latency"][key].clone());
-        let counts = ["sent", "received", "unique_valid", "lost", "duplicate"]
-            .map(|key| summary["counts"][key].clone());
-        Value::from(vec![Value::from(latency.to_vec()), Value::from(counts.to_vec())])
-    };
-    match summary["two_way"].as_object() {
-        Some(two_way) => ["round_trip", "up", "down"].iter().map(|part| of_one(&two_way[*part])).collect(),
-        None => of_one(&summary),
-    }
+    let delay = |part: &Value| ["n", "min", "mean", "max"].map(|key| part["latency"][key].clone()).to_vec();
+    let counts = ["sent", "received", "unique_valid", "lost", "duplicate"];
+    let counts = counts.map(|key| summary["counts"][key].clone()).to_vec();
+    // The directions of round trips; null for one-way tests.
+    let directions = ["up", "down"].map(|direction| summary["two_way"][direction].clone());
+    let delays = [&summary, &directions[0], &directions[1]].map(delay).concat();
+    [counts, delays].concat().into()
 }
 
 #[test]
@@ -76,13 +73,20 @@ fn the_previous_release_and_this_version_measure_together_and_read_each_others_l
         let mut logs = Vec::new();
         for (test, options) in ONE_WAY {
             let log = format!("{name}-{test}.log");
-            run(client, folder, &format!("127.0.0.1:{} -n 100 -p 2ms {options} -o {log}", open.port(0)));
+            run(
+                client,
+                folder,
+                &format!("127.0.0.1 --control-port {} -n 100 -p 2ms {options} -o {log}", open.port(0)),
+            );
             logs.push(log);
         }
         run(
             client,
             folder,
-            &format!("127.0.0.1:{} -n 100 -p 2ms --key-file key -o {name}-key.log", keyed.port(0)),
+            &format!(
+                "127.0.0.1 --control-port {} -n 100 -p 2ms --key-file key -o {name}-key.log",
+                keyed.port(0)
+            ),
         );
         logs.push(format!("{name}-key.log"));
         for (k, protocol) in PROTOCOLS.iter().enumerate().skip(1) {
@@ -90,7 +94,10 @@ fn the_previous_release_and_this_version_measure_together_and_read_each_others_l
             run(
                 client,
                 folder,
-                &format!("ping 127.0.0.1:{} --proto {protocol} -n 100 -p 2ms -o {log}", open.port(k)),
+                &format!(
+                    "ping 127.0.0.1 --{protocol}-port {} --proto {protocol} -n 100 -p 2ms -o {log}",
+                    open.port(k)
+                ),
             );
             logs.push(log);
         }
