@@ -110,8 +110,8 @@ impl Zone {
         let found = match period {
             PoolPeriod::Hour if !self.is_utc() => {
                 // The offset moves the start of hours; it is the same within an hour of its start in all zones of the database.
-                let seconds = Timestamp::from_nanosecond(at.into())
-                    .map_or(0, |at| self.zone.to_offset(at).seconds());
+                let seconds =
+                    Timestamp::from_nanosecond(at.into()).map_or(0, |at| self.zone.to_offset(at).seconds());
                 let since_start = (at.rem_euclid(HOUR) + i64::from(seconds) * 1_000_000_000).rem_euclid(HOUR);
                 let from = at.saturating_sub(since_start);
                 Some((from, from.saturating_add(HOUR)))
@@ -315,9 +315,21 @@ mod tests {
             [(ns("2026-11-28T00:00:00Z"), ns("2026-11-28T05:00:00Z"))]
         );
         let weekend = hours("sat,sun");
-        assert_eq!(weekend.within(week.0, week.1).iter().map(|(a, b)| (b - a) / 3_600_000_000_000).sum::<i64>(), 48);
+        assert_eq!(
+            weekend.within(week.0, week.1).iter().map(|(a, b)| (b - a) / 3_600_000_000_000).sum::<i64>(),
+            48
+        );
         assert!(hours("sat-mon").contains(ns("2026-11-23T12:00:00Z")));
-        for bad in ["", ",", "mon-fri,8-18", "noon", "08:00-25:00", "08:00", "24:00-06:00", "08:00-09:00,10:00-11:00"] {
+        for bad in [
+            "",
+            ",",
+            "mon-fri,8-18",
+            "noon",
+            "08:00-25:00",
+            "08:00",
+            "24:00-06:00",
+            "08:00-09:00,10:00-11:00",
+        ] {
             assert!(bad.parse::<WeekHours>().is_err(), "{bad}");
         }
     }

@@ -35,7 +35,7 @@ pub struct PartSize {
     pub groups: usize,
 }
 
-/// What a comparison shows about a figure.
+/// Result of the comparison of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeOutcome {
     /// It is higher after the time: the interval of the change is above 0.
@@ -141,7 +141,11 @@ impl Part {
         let mean = values.iter().sum::<f64>() / n;
         let variance = (n - 1.0) / n * values.iter().map(|x| (x - mean).powi(2)).sum::<f64>();
         // A share of which no packet was observed may still be that of one packet.
-        let least = if figure.unit == ScalarUnit::Share { (1.0 / self.whole.sent.max(1) as f64).powi(2) } else { 0.0 };
+        let least = if figure.unit == ScalarUnit::Share {
+            (1.0 / self.whole.sent.max(1) as f64).powi(2)
+        } else {
+            0.0
+        };
         Some((variance.max(least), n - 1.0))
     }
 }
@@ -297,7 +301,11 @@ mod tests {
         let mut analyzer = Analyzer::new(&session, &Options::default());
         for i in 0..60 {
             let delay = level * 1000 + (i * 7919 + seed * 104_729) % 50_021;
-            analyzer.push(&PacketRecord::one_way(i, WallTime(i * 1_000_000), WallTime(i * 1_000_000 + delay)));
+            analyzer.push(&PacketRecord::one_way(
+                i,
+                WallTime(i * 1_000_000),
+                WallTime(i * 1_000_000 + delay),
+            ));
         }
         let (summary, samples) = analyzer.finish_with_samples(&session);
         Pool::of(&summary, &samples)
@@ -363,7 +371,10 @@ mod tests {
     #[test]
     fn equal_parts_are_rarely_different() {
         let pairs = 40;
-        let level = |k: i64| 100 + (k.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407) >> 33).rem_euclid(41);
+        let level = |k: i64| {
+            100 + (k.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407) >> 33)
+                .rem_euclid(41)
+        };
         let mut wrong = 0;
         for pair in 0..pairs {
             let of = |side: i64| part(20, move |k| level((pair * 2 + side) * 1000 + k));

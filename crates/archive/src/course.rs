@@ -155,7 +155,8 @@ impl Archive {
     /// [`ArchiveError`].
     pub fn verdicts(&self, stream: i64, from: i64, to: i64) -> Result<Verdicts, ArchiveError> {
         if self.is_united() {
-            let found = self.at_places(stream, |member, local| Ok(member.verdicts(local, from, to)?.tests))?;
+            let found =
+                self.at_places(stream, |member, local| Ok(member.verdicts(local, from, to)?.tests))?;
             let mut tests: Vec<_> = found.into_iter().flatten().collect();
             tests.sort_by_key(|(at, _, id)| (*at, *id));
             tests.dedup_by_key(|(_, _, id)| *id);

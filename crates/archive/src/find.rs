@@ -284,7 +284,8 @@ impl Archive {
                 listed.figures = figures.iter().enumerate().map(value).collect::<rusqlite::Result<_>>()?;
                 Ok(listed)
             };
-            let mut found = tests.query_map(params_from_iter(values), take)?.collect::<rusqlite::Result<Vec<_>>>()?;
+            let mut found =
+                tests.query_map(params_from_iter(values), take)?.collect::<rusqlite::Result<Vec<_>>>()?;
             found.retain(|test| filter.has_hour(test.started_ns));
             Ok(found)
         };

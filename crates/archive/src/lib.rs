@@ -70,6 +70,7 @@ mod shares;
 pub mod show;
 mod silences;
 mod slots;
+mod stream_pools;
 mod sums;
 mod text;
 mod tidy;
@@ -110,6 +111,7 @@ pub use shared_messages::{MAX_SHARED_PATHS, SharedMessage};
 pub use show::groups::GroupKey;
 pub use silences::Silence;
 pub use slots::SlotFilter;
+pub use stream_pools::{LossCounters, StreamEnds};
 pub use tidy::{Compacted, Pruned, Retention};
 pub use totals::{ArchiveTotals, NO_LOSS, StreamTotal, share_bucket};
 pub use united::MAX_MEMBERS;
@@ -163,7 +165,12 @@ impl Archive {
     /// # Errors
     /// [`ArchiveError`], for example if there is no archive, or if it has another version.
     pub fn open(root: &Path) -> Result<Archive, ArchiveError> {
-        Ok(Archive { root: root.to_owned(), db: opened(root, For::Reading)?, stop: None, members: Vec::new() })
+        Ok(Archive {
+            root: root.to_owned(),
+            db: opened(root, For::Reading)?,
+            stop: None,
+            members: Vec::new(),
+        })
     }
 
     /// Opens the archive in the folder `root` for writing.
@@ -171,7 +178,12 @@ impl Archive {
     /// # Errors
     /// Same as [`Archive::open`].
     pub fn open_to_write(root: &Path) -> Result<Archive, ArchiveError> {
-        Ok(Archive { root: root.to_owned(), db: opened(root, For::Writing)?, stop: None, members: Vec::new() })
+        Ok(Archive {
+            root: root.to_owned(),
+            db: opened(root, For::Writing)?,
+            stop: None,
+            members: Vec::new(),
+        })
     }
 
     /// Opens the archive in the folder `root` for writing; creates it if it does not exist.
@@ -193,7 +205,12 @@ impl Archive {
             }
             _ => {}
         }
-        Ok(Archive { root: root.to_owned(), db: catalogue::open(root, For::Making)?, stop: None, members: Vec::new() })
+        Ok(Archive {
+            root: root.to_owned(),
+            db: catalogue::open(root, For::Making)?,
+            stop: None,
+            members: Vec::new(),
+        })
     }
 
     /// Migrates the archive in the folder `root` to the latest version. Returns the previous version.

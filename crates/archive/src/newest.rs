@@ -163,7 +163,8 @@ impl Archive {
         since_ns: i64,
     ) -> Result<Vec<(i64, Option<f64>)>, ArchiveError> {
         if self.is_united() {
-            let found = self.at_places(stream, |member, local| member.figure_since(local, figure, since_ns))?;
+            let found =
+                self.at_places(stream, |member, local| member.figure_since(local, figure, since_ns))?;
             let mut all: Vec<(i64, Option<f64>)> = found.into_iter().flatten().collect();
             all.sort_by_key(|(at, _)| *at);
             // A stream has no two tests at the same nanosecond.
@@ -211,7 +212,9 @@ impl Archive {
     pub fn regular_distance(&self, stream: i64) -> Result<Option<i64>, ArchiveError> {
         if self.is_united() {
             // The member with the newest test has the current timetable.
-            let of = |member: &Archive, local| Ok((member.first_and_last(local)?.map(|(_, last)| last), member.regular_distance(local)?));
+            let of = |member: &Archive, local| {
+                Ok((member.first_and_last(local)?.map(|(_, last)| last), member.regular_distance(local)?))
+            };
             return Ok(self.at_places(stream, of)?.into_iter().max().and_then(|(_, distance)| distance));
         }
         let query = "SELECT started_ns FROM tests t WHERE stream = ? AND NOT EXISTS (SELECT 1 FROM tags WHERE test = t.number AND key = 'asked') \

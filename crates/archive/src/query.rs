@@ -13,8 +13,8 @@ use crate::rollup::RollupError;
 use crate::{Archive, PoolPeriod, PooledStream, TestId};
 use jitlat_core::pool::{self, Pool, PoolScalar};
 use jitlat_core::scalars::{SCALARS, Scalar};
-use rusqlite::types::Value;
 use rusqlite::params_from_iter;
+use rusqlite::types::Value;
 use std::collections::BTreeMap;
 
 /// Periods into which tests are pooled.
@@ -278,10 +278,11 @@ impl Archive {
         figures: &[&Scalar],
     ) -> Result<Vec<PeriodValues>, ArchiveError> {
         if self.is_united() {
-            let found = self.at_places(stream, |member, local| match member.tests_of(local, filter, figures) {
-                Err(ArchiveError::Usage(_)) => Ok(Vec::new()),
-                found => found,
-            })?;
+            let found =
+                self.at_places(stream, |member, local| match member.tests_of(local, filter, figures) {
+                    Err(ArchiveError::Usage(_)) => Ok(Vec::new()),
+                    found => found,
+                })?;
             let mut all: Vec<PeriodValues> = found.into_iter().flatten().collect();
             all.sort_by(|a, b| (a.start_ns, &a.test).cmp(&(b.start_ns, &b.test)));
             all.dedup_by(|later, first| later.test == first.test);

@@ -10,9 +10,9 @@
 //! `pooled`, it is also added to the longer periods that contain it. A pool that is not stored is computed and stored
 //! by the first query for it.
 
+use crate::Archive;
 use crate::error::ArchiveError;
 use crate::packed::{pack_pool, read_pool};
-use crate::Archive;
 use core::str::FromStr;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;

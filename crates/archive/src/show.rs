@@ -9,8 +9,8 @@ pub mod groups;
 pub mod periods;
 
 use crate::{
-    BackedUp, Checked, CollectedHost, Compacted, ListedTest, PoolPeriod, PooledStream, Pruned, Pushed, Renamed, Restored,
-    VERSION, Zone, utc,
+    BackedUp, Checked, CollectedHost, Compacted, ListedTest, PoolPeriod, PooledStream, Pruned, Pushed,
+    Renamed, Restored, VERSION, Zone, utc,
 };
 use jitlat_core::printable::printable;
 use jitlat_core::scalars::{ExactNumber, Scalar, ScalarUnit, Selector};
@@ -345,7 +345,9 @@ pub fn prunable(found: &Pruned) -> String {
     let mut text = format!("would remove the packets of {packets_of} ({files}, {bytes}) and {tests}\n");
     if *waited > 0 {
         let waited = counted(*waited, "test");
-        text += &format!("{waited} that are waiting for a collector: would not be sent, but counted as dropped\n");
+        text += &format!(
+            "{waited} that are waiting for a collector: would not be sent, but counted as dropped\n"
+        );
     }
     text
 }

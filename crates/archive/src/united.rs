@@ -12,9 +12,11 @@ use crate::error::ArchiveError;
 use crate::find::Filter;
 use crate::packed::read_pool;
 use crate::rollup::{RollupError, hour};
+use crate::stream_pools::LossCounters;
 use crate::totals::{ArchiveTotals, share_bucket};
 use crate::{
-    Alert, Archive, ArchiveExtent, CollectedHost, ListedTest, Newest, PoolPeriod, PooledStream, SlotFilter, TestId,
+    Alert, Archive, ArchiveExtent, CollectedHost, ListedTest, Newest, PoolPeriod, PooledStream, SlotFilter,
+    TestId,
 };
 use jitlat_core::pool::Pool;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -26,9 +28,6 @@ pub const MAX_MEMBERS: usize = 16;
 
 /// A member, and the number that something has in it.
 type Place<'a> = (&'a Archive, i64);
-
-/// Number of tests per bucket of loss shares, and the sum of their shares.
-type LossCounters = BTreeMap<i64, (u64, f64)>;
 
 fn united(member: usize, local: i64) -> i64 {
     local.saturating_mul(MAX_MEMBERS as i64).saturating_add(member as i64)
@@ -142,7 +141,10 @@ impl Archive {
         let mut without_packets = None;
         for member in &self.members {
             let query = "SELECT file IS NOT NULL FROM tests WHERE id = ?";
-            let found = member.db.prepare_cached(query).and_then(|mut q| q.query_row([id.0], |r| r.get(0)).optional());
+            let found = member
+                .db
+                .prepare_cached(query)
+                .and_then(|mut q| q.query_row([id.0], |r| r.get(0)).optional());
             match found.map_err(member.sql("reading"))? {
                 Some(true) => return Ok(member),
                 Some(false) => without_packets = without_packets.or(Some(member)),
@@ -166,7 +168,8 @@ impl Archive {
 
     fn test_pool(&self, id: i64) -> Result<Pool, ArchiveError> {
         let query = "SELECT pool FROM tests WHERE id = ?";
-        let found = self.db.prepare_cached(query).and_then(|mut q| q.query_row([id], |r| r.get::<_, Vec<u8>>(0)));
+        let found =
+            self.db.prepare_cached(query).and_then(|mut q| q.query_row([id], |r| r.get::<_, Vec<u8>>(0)));
         read_pool(&found.map_err(self.sql("reading"))?)
     }
 
@@ -234,7 +237,7 @@ impl Archive {
         Ok(all)
     }
 
-    /// Calls `of` with each place of a stream, and returns the results.
+    /// Calls `of` with each member that has a stream, and its number there; returns the results.
     pub(crate) fn at_places<T>(
         &self,
         stream: i64,
@@ -277,17 +280,12 @@ impl Archive {
         let found = self.each_that_knows(of)?;
         let mut all: Vec<ListedTest> = found.into_iter().flat_map(|(_, tests)| tests).collect();
         // Of a test that several members have, the one with packets comes first.
-        all.sort_by(|a, b| {
-            (a.started_ns, &a.id, !a.has_packets).cmp(&(b.started_ns, &b.id, !b.has_packets))
-        });
+        all.sort_by(|a, b| (a.started_ns, &a.id, !a.has_packets).cmp(&(b.started_ns, &b.id, !b.has_packets)));
         all.dedup_by(|later, first| later.id == first.id);
         Ok(all)
     }
 
-    pub(crate) fn united_streams(
-        &self,
-        filter: &Filter,
-    ) -> Result<Vec<(i64, PooledStream)>, ArchiveError> {
+    pub(crate) fn united_streams(&self, filter: &Filter) -> Result<Vec<(i64, PooledStream)>, ArchiveError> {
         let mut all: Vec<(i64, PooledStream)> = Vec::new();
         let mut known = HashSet::new();
         for (k, streams) in self.each_that_knows(|member| member.streams_of(filter))? {
@@ -310,7 +308,7 @@ impl Archive {
         Ok(united(member, local))
     }
 
-    /// Returns the values of the places of each stream, by its number in all archives.
+    /// Returns the values that the members have of each stream, by its number in all archives.
     fn by_stream<T>(
         &self,
         of: impl Fn(&Archive) -> Result<Vec<(i64, PooledStream, T)>, ArchiveError>,
@@ -384,7 +382,10 @@ impl Archive {
         let mut surplus = 0;
         for (_, places) in self.by_stream(|member| {
             let streams = member.streams_of(&Filter::default())?;
-            Ok(streams.into_iter().map(|(local, stream)| (local, stream, (member.root.clone(), local))).collect())
+            Ok(streams
+                .into_iter()
+                .map(|(local, stream)| (local, stream, (member.root.clone(), local)))
+                .collect())
         })? {
             if places.len() < 2 {
                 continue;
@@ -492,7 +493,7 @@ impl Archive {
         Ok(all)
     }
 
-    /// Hosts that push to the members, each once, with the counts of the member that heard of it last.
+    /// Hosts that push to the members, each once, with the counts of the member that received its report last.
     pub(crate) fn united_collected(&self) -> Result<Vec<CollectedHost>, ArchiveError> {
         let mut all: BTreeMap<String, CollectedHost> = BTreeMap::new();
         for host in self.all_of(Archive::collected)? {
@@ -541,7 +542,7 @@ impl Archive {
 
     /// Returns the counters of loss shares of a stream that several members have. If several of them have removed tests, those of the
     /// member with most tests count, because removed tests cannot be told apart.
-    fn united_losses(&self, stream: i64) -> Result<LossCounters, ArchiveError> {
+    pub(crate) fn united_losses(&self, stream: i64) -> Result<LossCounters, ArchiveError> {
         let places = self.places(stream)?;
         let mut all = LossCounters::new();
         let (mut seen, mut removing, mut most) = (HashSet::new(), 0, LossCounters::new());
@@ -549,7 +550,8 @@ impl Archive {
         for (member, local) in &places {
             removing += usize::from(member.has_removed_from(*local)?);
             let own = member.losses_of(*local)?;
-            let ids: Vec<i64> = member.starts(*local, i64::MIN, i64::MAX)?.into_iter().map(|(_, id)| id).collect();
+            let ids: Vec<i64> =
+                member.starts(*local, i64::MIN, i64::MAX)?.into_iter().map(|(_, id)| id).collect();
             let again: Vec<i64> = ids.iter().copied().filter(|id| seen.contains(id)).collect();
             if tests(&own) > tests(&most) {
                 most = own.clone();
@@ -583,7 +585,9 @@ impl Archive {
         let query = "SELECT bucket, tests, lost_share FROM losses WHERE stream = ?";
         let run = || {
             let mut losses = self.db.prepare_cached(query)?;
-            let take = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, (crate::catalogue::unsigned(row, 1)?, row.get(2)?)));
+            let take = |row: &rusqlite::Row<'_>| {
+                Ok((row.get(0)?, (crate::catalogue::unsigned(row, 1)?, row.get(2)?)))
+            };
             losses.query_map([stream], take)?.collect()
         };
         let found: rusqlite::Result<_> = run();
@@ -621,7 +625,7 @@ impl Archive {
     }
 
     /// Returns the identifier and the stream of each test that was entered after a number.
-    fn entered_since(&self, number: i64) -> Result<Vec<(i64, i64)>, ArchiveError> {
+    pub(crate) fn entered_since(&self, number: i64) -> Result<Vec<(i64, i64)>, ArchiveError> {
         let run = || {
             let mut tests = self.db.prepare_cached("SELECT id, stream FROM tests WHERE entered > ?")?;
             tests.query_map([number], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()

@@ -144,7 +144,10 @@ fn address((ip, port): (Option<IpAddr>, Option<u16>)) -> SocketAddr {
 /// Serves the pages until a signal requests to stop.
 pub fn run(args: &WebArgs) -> Result<ExitStatus> {
     if args.archives.len() > 1 && args.run.run.is_some() {
-        bail!("--run: results of tests from the page are added to one archive, but {} were named", args.archives.len());
+        bail!(
+            "--run: results of tests from the page are added to one archive, but {} were named",
+            args.archives.len()
+        );
     }
     let mut settings = Settings::new(args.archive());
     settings.others = args.archives.iter().skip(1).cloned().collect();

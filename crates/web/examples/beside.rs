@@ -72,8 +72,9 @@ fn main() -> Result<()> {
     let filter = Filter { since, ..Filter::default() };
     // Figures of each test, which is all that the two others store.
     let all = Filter::default();
-    let [p99, loss] = ["pdv-p99", "loss"]
-        .map(|key| figure(key).and_then(|f| archive.query(&all, &[f], PoolPeriod::Test).map_err(|_| "unread")));
+    let [p99, loss] = ["pdv-p99", "loss"].map(|key| {
+        figure(key).and_then(|f| archive.query(&all, &[f], PoolPeriod::Test).map_err(|_| "unread"))
+    });
     let (p99, loss) = (p99?.remove(0).1, loss?.remove(0).1);
     let tests = p99.len() as f64;
     println!("{tests} tests; the year's 99th percentile of jitter by day:");

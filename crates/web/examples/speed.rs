@@ -169,7 +169,8 @@ fn query(folder: &Path, by: PoolPeriod, now: i64, limit_ms: u64) -> Result<()> {
     for _ in 0..3 {
         let archive = Archive::open(folder)?;
         let (begun, before) = (Instant::now(), processor_time());
-        let points: usize = archive.query(&filter, &[figure], by)?.iter().map(|(_, points)| points.len()).sum();
+        let points: usize =
+            archive.query(&filter, &[figure], by)?.iter().map(|(_, points)| points.len()).sum();
         let worked = processor_time().saturating_sub(before).as_secs_f64() * 1e3;
         all.push((begun.elapsed().as_secs_f64() * 1e3, worked, points));
     }

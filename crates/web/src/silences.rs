@@ -183,7 +183,8 @@ async fn change<T: Serialize>(
 ) -> Result<Response, Problem> {
     if app.roots.len() > 1 {
         return Err(Problem::NotAllowed(
-            "This page shows several archives as one, and changes none of them: use the page of one of them.".to_owned(),
+            "This page shows several archives as one, and changes none of them: use the page of one of them."
+                .to_owned(),
         ));
     }
     let root = app.root.clone();

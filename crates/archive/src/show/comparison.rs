@@ -170,7 +170,9 @@ fn text(found: &[ComparedParts]) -> String {
                 shown(figure, change.before),
                 shown(figure, change.after),
                 change.change().map(signed).unwrap_or_default(),
-                change.interval.map_or_else(String::new, |(low, high)| format!("{} to {}", signed(low), signed(high))),
+                change
+                    .interval
+                    .map_or_else(String::new, |(low, high)| format!("{} to {}", signed(low), signed(high))),
                 change.interval.map_or_else(String::new, |_| change.outcome().name().to_owned()),
             ]);
         }

@@ -61,7 +61,8 @@ pub fn points(
 ) -> serde_json::Result<String> {
     let name = by.length.name();
     if form == Form::Json {
-        let point = |p: &'_ PeriodValues| figures.iter().zip(&p.values).map(|(f, value)| (f.key, *value)).collect();
+        let point =
+            |p: &'_ PeriodValues| figures.iter().zip(&p.values).map(|(f, value)| (f.key, *value)).collect();
         let streams = found.iter().map(|(stream, points)| {
             let points = points.iter().map(|p| PointDocument {
                 start_ns: p.start_ns,

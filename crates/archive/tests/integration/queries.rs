@@ -50,7 +50,12 @@ fn made(folder: &Path) -> (Archive, Vec<Known>) {
     };
     let known = known
         .into_iter()
-        .map(|(id, start, site)| Known { start, site, pool: pool(id), severity: severities[&id.to_string()].clone() })
+        .map(|(id, start, site)| Known {
+            start,
+            site,
+            pool: pool(id),
+            severity: severities[&id.to_string()].clone(),
+        })
         .collect();
     (archive, known)
 }
@@ -90,7 +95,8 @@ fn periods_of_a_time_zone_and_hours_of_a_week_have_the_figures_of_their_packets(
         expected(&known, local_day, |_| true)
     );
     // 1 January 2026 is a Thursday.
-    let is_night = |at: i64| (at + shift).rem_euclid(DAY) >= 22 * HOUR || (at + shift).rem_euclid(DAY) < 6 * HOUR;
+    let is_night =
+        |at: i64| (at + shift).rem_euclid(DAY) >= 22 * HOUR || (at + shift).rem_euclid(DAY) < 6 * HOUR;
     let is_weekend = |at: i64| matches!((at - NEW_YEAR).div_euclid(DAY) % 7, 2 | 3);
     let hours = |text: &str, zone: &Zone| Some(text.parse::<WeekHours>().unwrap().in_zone(zone.clone()));
     let night = Filter { hours: hours("22:00-06:00", &zone), ..Filter::default() };
@@ -119,10 +125,7 @@ fn conditions_on_tests_select_their_packets() {
     let day = |at: i64| at.div_euclid(DAY) * DAY;
     let tags = vec![("site".to_owned(), "oslo".to_owned())];
     let oslo = Filter { tags: tags.clone(), ..Filter::default() };
-    assert_eq!(
-        asked(&archive, &oslo, PoolPeriod::Day),
-        expected(&known, day, |test| test.site == "oslo")
-    );
+    assert_eq!(asked(&archive, &oslo, PoolPeriod::Day), expected(&known, day, |test| test.site == "oslo"));
     let severity = Severity::named(&known[0].severity).unwrap();
     let same = Filter { severities: vec![severity], ..Filter::default() };
     assert_eq!(
@@ -130,7 +133,9 @@ fn conditions_on_tests_select_their_packets() {
         expected(&known, day, |test| test.severity == known[0].severity)
     );
     let other = if severity == Severity::Bad { Severity::Good } else { Severity::Bad };
-    assert!(asked(&archive, &Filter { severities: vec![other], ..Filter::default() }, PoolPeriod::Day).is_empty());
+    assert!(
+        asked(&archive, &Filter { severities: vec![other], ..Filter::default() }, PoolPeriod::Day).is_empty()
+    );
     let count = |filter: Filter| archive.list(&filter, &[]).unwrap().len();
     let (protocols, dscps) = (vec!["tcp".to_owned(), "udp".to_owned()], vec![0, 46]);
     assert_eq!(count(Filter { protocols: protocols.clone(), dscps: dscps.clone(), ..Filter::default() }), 40);
@@ -147,7 +152,9 @@ fn conditions_on_tests_select_their_packets() {
     for (filter, sizes) in [(&oslo, (7, 7)), (&Filter::default(), (20, 20))] {
         let found = archive.compare_parts(filter, half, &figures()).unwrap();
         assert_eq!((found[0].before.tests, found[0].after.tests), sizes);
-        let part = |tests: &[Known]| expected(tests, |_| 0, |test| filter.tags.is_empty() || test.site == "oslo")[0].2[0];
+        let part = |tests: &[Known]| {
+            expected(tests, |_| 0, |test| filter.tags.is_empty() || test.site == "oslo")[0].2[0]
+        };
         let pdv = &found[0].figures[0];
         assert_eq!((pdv.before, pdv.after), (part(&known[..20]), part(&known[20..])));
         // Fourteen tests are too few for an interval, and all of these delays have the same distribution.

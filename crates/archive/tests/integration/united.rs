@@ -46,7 +46,11 @@ fn answers(archive: &Archive) -> String {
                     delays.sort_unstable();
                     let mut variations: Vec<_> = p.pool.variations().counted().collect();
                     variations.sort_unstable();
-                    text += &format!("{:?} {delays:?} {variations:?} {}\n", (p.start_ns, p.end_ns, p.test), p.pool.sent);
+                    text += &format!(
+                        "{:?} {delays:?} {variations:?} {}\n",
+                        (p.start_ns, p.end_ns, p.test),
+                        p.pool.sent
+                    );
                 }
                 text += &format!("{:?}\n", archive.verdicts(stream, from, to).unwrap());
                 text += &format!("{}\n", archive.tests_between(stream, from, to).unwrap());
@@ -121,12 +125,15 @@ fn tests_that_one_archive_has_removed_count_once() {
     let figures = ["pdv-p99", "sent", "lost"].map(|key| Scalar::named(key).unwrap());
     let query = |archive: &Archive| {
         let of = |period| archive.query(&Filter::default(), &figures, period).unwrap();
-        let all = of(PoolPeriod::All)[0].1.iter().map(|p| (p.tests, p.sent, p.values.clone())).collect::<Vec<_>>();
+        let all =
+            of(PoolPeriod::All)[0].1.iter().map(|p| (p.tests, p.sent, p.values.clone())).collect::<Vec<_>>();
         (of(PoolPeriod::Hour), of(PoolPeriod::Day), of(PoolPeriod::Month), all)
     };
     add(&at("whole"), &logs);
     let whole = query(&Archive::open(&at("whole")).unwrap());
-    for (k, (first, second)) in [(Some(8), None), (None, Some(7)), (Some(8), Some(6)), (Some(6), Some(6))].into_iter().enumerate() {
+    for (k, (first, second)) in
+        [(Some(8), None), (None, Some(7)), (Some(8), Some(6)), (Some(6), Some(6))].into_iter().enumerate()
+    {
         let roots = [at(&format!("{k}-a")), at(&format!("{k}-b"))];
         for (root, days) in roots.iter().zip([first, second]) {
             add(root, &logs);

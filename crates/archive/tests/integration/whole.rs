@@ -220,7 +220,10 @@ fn rollups_are_those_of_the_packets_in_whatever_order_they_came() {
     let all = archive.query(&within, &[figure], PoolPeriod::All).unwrap();
     assert_eq!(all[0].1[0].values[0], pool_of(&logs[1..11]).scalar(figure));
     let mos = Scalar::named("mos").unwrap();
-    assert!(matches!(archive.query(&Filter::default(), &[mos], PoolPeriod::Day), Err(ArchiveError::Usage(_))));
+    assert!(matches!(
+        archive.query(&Filter::default(), &[mos], PoolPeriod::Day),
+        Err(ArchiveError::Usage(_))
+    ));
 }
 
 /// Roll-ups are updated as tests arrive in any order, with pruning and queries in between; they equal those computed again.

@@ -67,7 +67,9 @@ fn of_whole_tests(figures: &[Selector]) -> Result<Vec<&'static Scalar>> {
     let mut all: Vec<&'static Scalar> = Vec::new();
     for figure in figures {
         if let Some(direction) = figure.direction {
-            bail!("{figure}: figures of periods are available for whole tests only, not by direction ({direction:?})");
+            bail!(
+                "{figure}: figures of periods are available for whole tests only, not by direction ({direction:?})"
+            );
         }
         if !all.iter().any(|known| known.key == figure.scalar.key) {
             all.push(figure.scalar);
@@ -108,11 +110,8 @@ pub(super) fn compare(args: &ArchiveCompareArgs) -> Result<ExitStatus> {
     };
     let zone = args.traffic.zone();
     let when = |time: &Option<DateOrAge>| time.as_ref().map(|time| time.resolve(zone)).transpose();
-    let filter = Filter {
-        since: when(&args.since)?,
-        before: when(&args.until)?,
-        ..args.traffic.filter(&args.tags)
-    };
+    let filter =
+        Filter { since: when(&args.since)?, before: when(&args.until)?, ..args.traffic.filter(&args.tags) };
     warn_of_removed(&archive, &filter)?;
     let at = args.before.resolve(zone)?;
     let found = archive.compare_parts(&filter, at, &figures)?;

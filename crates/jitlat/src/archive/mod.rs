@@ -8,11 +8,11 @@ pub mod dataset;
 mod figures;
 mod select;
 
+use self::figures::{ArchiveCompareArgs, QueryArgs};
+use self::select::{FilterArgs, FormArgs};
 use crate::exit::ExitStatus;
 use crate::options::report::{QuietArgs, ReportArgs};
 use crate::{analyze, interrupt};
-use self::figures::{ArchiveCompareArgs, QueryArgs};
-use self::select::{FilterArgs, FormArgs};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, Subcommand};
 use jitlat_archive::show::{self, Form, PushesDocument};

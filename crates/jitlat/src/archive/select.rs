@@ -71,7 +71,13 @@ pub(super) struct TrafficArgs {
     /// Time zone of dates, periods and hours: Europe/Oslo, or an offset such as +05:30
     ///
     /// Default: UTC.
-    #[arg(long, value_name = "ZONE", default_value = "UTC", hide_default_value = true, allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "ZONE",
+        default_value = "UTC",
+        hide_default_value = true,
+        allow_hyphen_values = true
+    )]
     tz: Zone,
 }
 
@@ -115,11 +121,7 @@ impl TrafficArgs {
 impl FilterArgs {
     pub(super) fn filter(&self, tags: &[(String, String)]) -> Result<Filter, ArchiveError> {
         let when = |time: &Option<DateOrAge>| time.as_ref().map(|time| time.resolve(self.zone())).transpose();
-        Ok(Filter {
-            since: when(&self.since)?,
-            before: when(&self.before)?,
-            ..self.traffic.filter(tags)
-        })
+        Ok(Filter { since: when(&self.since)?, before: when(&self.before)?, ..self.traffic.filter(tags) })
     }
 
     pub(super) fn zone(&self) -> &Zone {

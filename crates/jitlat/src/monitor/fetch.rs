@@ -8,8 +8,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use jitlat_core::{Span, quantity};
 use jitlat_monitor::runtime::{FetchOutcome, FetchSource, SigningKey};
-use jitlat_net::confine::{CallSet, Confinement, Confining};
 use jitlat_net::clock;
+use jitlat_net::confine::{CallSet, Confinement, Confining};
 use jitlat_net::wake::{self, StopSignal};
 use jitlat_output::terminal;
 use std::env;
@@ -18,8 +18,8 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
 use tracing::{info, warn};
 
 /// Line that the process prints after its first attempt.
@@ -165,10 +165,18 @@ mod tests {
 
     #[test]
     fn addresses_are_encrypted_or_of_this_host() {
-        for good in ["https://config.example.org/mesh.toml", "http://127.0.0.1:8080/mesh.toml", "http://[::1]/x"] {
+        for good in
+            ["https://config.example.org/mesh.toml", "http://127.0.0.1:8080/mesh.toml", "http://[::1]/x"]
+        {
             assert_eq!(address(good).as_deref(), Ok(good));
         }
-        for bad in ["http://192.0.2.1/x", "ftp://127.0.0.1/x", "https://", "mesh.toml", "http://localhost.example.org/x"] {
+        for bad in [
+            "http://192.0.2.1/x",
+            "ftp://127.0.0.1/x",
+            "https://",
+            "mesh.toml",
+            "http://localhost.example.org/x",
+        ] {
             assert!(address(bad).is_err(), "{bad}");
         }
     }

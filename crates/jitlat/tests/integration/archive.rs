@@ -174,7 +174,8 @@ fn figures_of_selected_tests_are_printed_with_their_units() {
         }
     }
     let both = ["first", "second"].map(|part| folder.path().join(part).to_str().unwrap().to_owned());
-    for verb in [&["ls"][..], &["query", "--figure", "pdv-p99,loss"], &["compare", "--before", "2009-07-13"]] {
+    for verb in [&["ls"][..], &["query", "--figure", "pdv-p99,loss"], &["compare", "--before", "2009-07-13"]]
+    {
         let of = |roots: &[&str]| stdout(&[&["archive", verb[0]], roots, &verb[1..]].concat());
         assert_eq!(of(&[&both[0], &both[1]]), of(&[root]), "{verb:?}");
     }
@@ -182,13 +183,18 @@ fn figures_of_selected_tests_are_printed_with_their_units() {
     let query = ["archive", "query", root, "--figure", "pdv-p99,loss", "--figure", "sent"];
     let json = parsed(&[&query[..], &["--json", "--tz", "Asia/Kolkata", "--tag", "half=odd"]].concat());
     schema::assert_valid("archive-query", &json);
-    let units: Vec<&str> = json["figures"].as_array().unwrap().iter().map(|f| f["unit"].as_str().unwrap()).collect();
+    let units: Vec<&str> =
+        json["figures"].as_array().unwrap().iter().map(|f| f["unit"].as_str().unwrap()).collect();
     assert_eq!((units, &json["tz"]), (vec!["ns", "ratio", "packets"], &json!("Asia/Kolkata")));
     let points = json["streams"][0]["points"].as_array().unwrap();
     assert_eq!(points.len(), 12);
-    assert!(points.iter().all(|p| p["figures"]["sent"] == json!(100.0) && p["figures"]["loss"] == json!(0.0)));
+    assert!(
+        points.iter().all(|p| p["figures"]["sent"] == json!(100.0) && p["figures"]["loss"] == json!(0.0))
+    );
     // Midnight of India is 18:30 UTC.
-    assert!(points.iter().all(|p| p["start_ns"].as_i64().unwrap() % 86_400_000_000_000 == 66_600_000_000_000));
+    assert!(
+        points.iter().all(|p| p["start_ns"].as_i64().unwrap() % 86_400_000_000_000 == 66_600_000_000_000)
+    );
     let text = stdout(&[&query[..], &["--by", "all"]].concat());
     assert!(text.contains("all") && text.contains("pdv-p99") && text.contains("2400"), "{text}");
     let csv = stdout(&[&query[..], &["--by", "month", "--csv"]].concat());
@@ -197,7 +203,8 @@ fn figures_of_selected_tests_are_printed_with_their_units() {
     schema::assert_valid("archive-ls", &list);
     assert_eq!((&list["figures"][0]["unit"], list["tests"].as_array().unwrap().len()), (&json!("ratio"), 24));
     let severity = list["tests"][0]["severity"].as_str().unwrap();
-    let of_severity = |name: &str| stdout(&["archive", "ls", root, "--csv", "--severity", name]).lines().count() - 1;
+    let of_severity =
+        |name: &str| stdout(&["archive", "ls", root, "--csv", "--severity", name]).lines().count() - 1;
     let all: usize = ["good", "fair", "poor", "bad", "unknown"].map(of_severity).iter().sum();
     assert!(all == 24 && of_severity(severity) > 0);
     let middle = "2009-07-13";
@@ -209,11 +216,18 @@ fn figures_of_selected_tests_are_printed_with_their_units() {
     let figures = stream["figures"].as_array().unwrap();
     let of = |key: &str| figures.iter().find(|f| f["key"] == key).unwrap();
     assert!(of("latency-mean")["change_low"].as_f64() < of("latency-mean")["change_high"].as_f64());
-    assert_eq!((&of("latency-mean")["outcome"], &of("latency-min")["outcome"]), (&json!("undecided"), &json!("unknown")));
+    assert_eq!(
+        (&of("latency-mean")["outcome"], &of("latency-min")["outcome"]),
+        (&json!("undecided"), &json!("unknown"))
+    );
     let text = stdout(&["archive", "compare", root, "--before", middle, "--figure", "latency-mean,loss"]);
     assert!(text.contains("95 % interval") && text.contains("undecided"), "{text}");
-    let would = stdout(&["archive", "prune", root, "--keep", "packets=30d", "--keep", "tests=30d", "--dry-run"]);
-    assert!(would.starts_with("would remove the packets of 24 tests (24 files,") && would.ends_with(" and 24 tests\n"));
+    let would =
+        stdout(&["archive", "prune", root, "--keep", "packets=30d", "--keep", "tests=30d", "--dry-run"]);
+    assert!(
+        would.starts_with("would remove the packets of 24 tests (24 files,")
+            && would.ends_with(" and 24 tests\n")
+    );
     assert_eq!(ids(root).len(), 24);
 }
 

@@ -28,10 +28,10 @@ mod ending;
 mod ends;
 mod equipment;
 mod error;
-mod fetched;
 #[cfg(test)]
 #[path = "../../tests/common/mod.rs"]
 mod fake;
+mod fetched;
 mod job;
 mod measure;
 mod on_demand;

@@ -101,7 +101,8 @@ fn send(
         .header(USER_AGENT, crate::page::PROGRAM.replace(' ', "/"))
         .body(body)
         .map_err(|e| failed(&e))?;
-    let runtime = runtime::Builder::new_current_thread().enable_io().enable_time().max_blocking_threads(1).build();
+    let runtime =
+        runtime::Builder::new_current_thread().enable_io().enable_time().max_blocking_threads(1).build();
     let runtime = runtime.map_err(|e| failed(&e))?;
     let answered = runtime.block_on(async {
         tokio::time::timeout(limit, async {
@@ -225,7 +226,8 @@ mod tests {
         assert_eq!(whole.unwrap(), b"0123456789");
         let large = got("HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n0123456789a", TIMEOUT);
         assert!(matches!(large, Err(PostError::TooLarge(10))), "{large:?}");
-        let endless = got("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nb\r\n0123456789a\r\n", TIMEOUT);
+        let endless =
+            got("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nb\r\n0123456789a\r\n", TIMEOUT);
         assert!(matches!(endless, Err(PostError::TooLarge(10))), "{endless:?}");
         let moved = got("HTTP/1.1 302 Found\r\nLocation: http://x/\r\nContent-Length: 0\r\n\r\n", TIMEOUT);
         assert!(matches!(moved, Err(PostError::Refused(302))), "{moved:?}");
