@@ -35,7 +35,7 @@ pub struct PartSize {
     pub groups: usize,
 }
 
-/// What a comparison shows about a figure.
+/// Result of the comparison of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeOutcome {
     /// It is higher after the time: the interval of the change is above 0.

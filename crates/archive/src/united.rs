@@ -12,6 +12,7 @@ use crate::error::ArchiveError;
 use crate::find::Filter;
 use crate::packed::read_pool;
 use crate::rollup::{RollupError, hour};
+use crate::stream_pools::LossCounters;
 use crate::totals::{ArchiveTotals, share_bucket};
 use crate::{
     Alert, Archive, ArchiveExtent, CollectedHost, ListedTest, Newest, PoolPeriod, PooledStream, SlotFilter,
@@ -27,9 +28,6 @@ pub const MAX_MEMBERS: usize = 16;
 
 /// A member, and the number that something has in it.
 type Place<'a> = (&'a Archive, i64);
-
-/// Number of tests per bucket of loss shares, and the sum of their shares.
-type LossCounters = BTreeMap<i64, (u64, f64)>;
 
 fn united(member: usize, local: i64) -> i64 {
     local.saturating_mul(MAX_MEMBERS as i64).saturating_add(member as i64)
@@ -239,7 +237,7 @@ impl Archive {
         Ok(all)
     }
 
-    /// Calls `of` with each place of a stream, and returns the results.
+    /// Calls `of` with each member that has a stream, and its number there; returns the results.
     pub(crate) fn at_places<T>(
         &self,
         stream: i64,
@@ -310,7 +308,7 @@ impl Archive {
         Ok(united(member, local))
     }
 
-    /// Returns the values of the places of each stream, by its number in all archives.
+    /// Returns the values that the members have of each stream, by its number in all archives.
     fn by_stream<T>(
         &self,
         of: impl Fn(&Archive) -> Result<Vec<(i64, PooledStream, T)>, ArchiveError>,
@@ -495,7 +493,7 @@ impl Archive {
         Ok(all)
     }
 
-    /// Hosts that push to the members, each once, with the counts of the member that heard of it last.
+    /// Hosts that push to the members, each once, with the counts of the member that received its report last.
     pub(crate) fn united_collected(&self) -> Result<Vec<CollectedHost>, ArchiveError> {
         let mut all: BTreeMap<String, CollectedHost> = BTreeMap::new();
         for host in self.all_of(Archive::collected)? {
@@ -544,7 +542,7 @@ impl Archive {
 
     /// Returns the counters of loss shares of a stream that several members have. If several of them have removed tests, those of the
     /// member with most tests count, because removed tests cannot be told apart.
-    fn united_losses(&self, stream: i64) -> Result<LossCounters, ArchiveError> {
+    pub(crate) fn united_losses(&self, stream: i64) -> Result<LossCounters, ArchiveError> {
         let places = self.places(stream)?;
         let mut all = LossCounters::new();
         let (mut seen, mut removing, mut most) = (HashSet::new(), 0, LossCounters::new());
@@ -627,7 +625,7 @@ impl Archive {
     }
 
     /// Returns the identifier and the stream of each test that was entered after a number.
-    fn entered_since(&self, number: i64) -> Result<Vec<(i64, i64)>, ArchiveError> {
+    pub(crate) fn entered_since(&self, number: i64) -> Result<Vec<(i64, i64)>, ArchiveError> {
         let run = || {
             let mut tests = self.db.prepare_cached("SELECT id, stream FROM tests WHERE entered > ?")?;
             tests.query_map([number], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()

@@ -57,7 +57,7 @@ pub fn run(root: &Path, args: &DatasetArgs, report: &ReportArgs, live: LiveArgs)
         .map(|t| Ok((t.test_id()?, group(t))))
         .collect::<Result<_>>()?;
     let jobs = args.jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZero::get);
-    // A group has neither a verdict nor intervals. What JSON of a single test has in addition would take most of the time.
+    // A group has neither a verdict nor intervals, which JSON of a single test has and which take most of the time.
     let options = Options {
         bootstrap: None,
         comparable: false,

@@ -34,7 +34,7 @@ struct Published {
     schema: fn() -> Schema,
 }
 
-const PUBLISHED: [Published; 23] = [
+const PUBLISHED: [Published; 24] = [
     Published {
         name: "summary",
         about: "What --json of a test or an analysis writes: the summary of one direction, of both, or of several runs. See \

@@ -1,9 +1,11 @@
 //! [`families`]: the samples of an archive, grouped in families with a name, a kind and a help text.
 
+use super::MAX_STREAMS;
 use super::histogram::{MetricHistogram, losses};
 use super::pushes;
+use super::sites::{SiteGroup, SiteKey};
 use super::tally::{MetricsTally, TestTotals};
-use jitlat_archive::{Archive, ArchiveError, StreamTotal};
+use jitlat_archive::{Archive, ArchiveError, LossCounters, StreamTotal};
 use std::collections::BTreeMap;
 
 /// Samples of one metric.
@@ -45,10 +47,20 @@ const COUNTERS: [(&str, &str, Count); 5] = [
     ("jitlat_packets_reordered", "Reordered packets.", |s| s.reordered),
 ];
 
-type TotalFn = fn(&StreamTotal) -> Option<f64>;
+/// Streams with the same labels, and their totals.
+struct Row<'a> {
+    labels: Labels,
+    tests: &'a TestTotals,
+    losses: &'a LossCounters,
+    last_ns: Option<i64>,
+    clock_error_ns: Option<f64>,
+    clock_bound_ns: Option<f64>,
+}
+
+type GaugeFn = fn(&Row<'_>) -> Option<f64>;
 
 /// Gauges of the newest test: name, help, value.
-const GAUGES: [(&str, &str, TotalFn); 3] = [
+const GAUGES: [(&str, &str, GaugeFn); 3] = [
     ("jitlat_last_test_timestamp_seconds", "Start of the newest test, seconds since 1970.", |s| {
         s.last_ns.map(|ns| ns as f64 / 1e9)
     }),
@@ -62,38 +74,42 @@ const GAUGES: [(&str, &str, TotalFn); 3] = [
     }),
 ];
 
-type Distributed = fn(&StreamTotal, &TestTotals) -> MetricHistogram;
+type Distributed = fn(&Row<'_>) -> MetricHistogram;
 
 /// Histograms of distributions: name, help, value.
 const HISTOGRAMS: [(&str, &str, Distributed); 3] = [
-    ("jitlat_delay_seconds", "Delay as measured; one-way delays include the clock offset.", |_, s| {
-        s.delay.histogram()
+    ("jitlat_delay_seconds", "Delay as measured; one-way delays include the clock offset.", |row| {
+        row.tests.delay.histogram()
     }),
-    ("jitlat_delay_variation_seconds", "Delay above the smallest delay of the same test.", |_, s| {
-        s.variation.histogram()
+    ("jitlat_delay_variation_seconds", "Delay above the smallest delay of the same test.", |row| {
+        row.tests.variation.histogram()
     }),
-    ("jitlat_test_loss_ratio", "Loss ratio of each test.", |s, _| losses(&s.losses)),
+    ("jitlat_test_loss_ratio", "Loss ratio of each test.", |row| losses(row.losses)),
 ];
 
 /// Returns all samples of `tally` and of the catalogue.
 pub fn families(tally: &MetricsTally, archive: &Archive) -> Result<Vec<SampleFamily>, ArchiveError> {
     let of_hosts = archive.labels()?;
-    let all = tally.streams.iter().filter_map(|s| Some((s, labels(s, &of_hosts), tally.added(s.stream_id)?)));
-    let streams: Vec<(&StreamTotal, Labels, &TestTotals)> = all.collect();
+    let mut rows: Vec<Row<'_>> = match &tally.sites {
+        Some(sites) => sites.groups.iter().map(|(key, group)| of_sites(key, group)).collect(),
+        None => tally.streams.iter().filter_map(|s| of_stream(s, tally, &of_hosts)).collect(),
+    };
+    let groups = tally.sites.iter().flat_map(|sites| sites.groups.values());
+    let left_out: u64 = groups.clone().skip(MAX_STREAMS).map(|group| group.streams).sum();
+    let by_site: u64 = groups.map(|group| group.streams).sum();
+    rows.truncate(MAX_STREAMS);
     let mut families = Vec::new();
     for (name, help, of) in COUNTERS {
         let samples =
-            streams.iter().map(|(_, l, s)| (l.clone(), SampleValue::Number(of(s) as f64))).collect();
+            rows.iter().map(|row| (row.labels.clone(), SampleValue::Number(of(row.tests) as f64))).collect();
         families.push(SampleFamily { name, help, kind: FamilyKind::Counter, samples });
     }
     for (name, help, of) in GAUGES {
-        let samples =
-            streams.iter().filter_map(|(s, l, _)| Some((l.clone(), SampleValue::Number(of(s)?)))).collect();
-        families.push(SampleFamily { name, help, kind: FamilyKind::Gauge, samples });
+        let samples = rows.iter().filter_map(|row| Some((row.labels.clone(), SampleValue::Number(of(row)?))));
+        families.push(SampleFamily { name, help, kind: FamilyKind::Gauge, samples: samples.collect() });
     }
     for (name, help, of) in HISTOGRAMS {
-        let samples =
-            streams.iter().map(|(s, l, all)| (l.clone(), SampleValue::Histogram(Box::new(of(s, all)))));
+        let samples = rows.iter().map(|row| (row.labels.clone(), SampleValue::Histogram(Box::new(of(row)))));
         families.push(SampleFamily { name, help, kind: FamilyKind::Histogram, samples: samples.collect() });
     }
     let slots = archive.slots()?.into_iter().map(|(s, n)| {
@@ -129,13 +145,46 @@ pub fn families(tally: &MetricsTally, archive: &Archive) -> Result<Vec<SampleFam
         archive.dropped_messages()? as f64,
     ));
     families.extend(pushes::families(archive)?);
-    families.push(one(
-        "jitlat_streams_left_out",
-        "Streams left out because there are too many.",
-        FamilyKind::Gauge,
-        tally.left_out as f64,
-    ));
+    for (name, help, streams) in [
+        (
+            "jitlat_streams_by_site",
+            "Streams without samples of their own, which are counted by site.",
+            by_site,
+        ),
+        ("jitlat_streams_left_out", "Streams left out because there are too many.", left_out),
+    ] {
+        families.push(one(name, help, FamilyKind::Gauge, streams as f64));
+    }
     Ok(families)
+}
+
+fn of_stream<'a>(s: &'a StreamTotal, tally: &'a MetricsTally, of_hosts: &HostLabels) -> Option<Row<'a>> {
+    Some(Row {
+        labels: labels(s, of_hosts),
+        tests: tally.added(s.stream_id)?,
+        losses: &s.losses,
+        last_ns: s.last_ns,
+        clock_error_ns: s.clock_error_ns,
+        clock_bound_ns: s.clock_bound_ns,
+    })
+}
+
+/// Sites have no clock: its error is that of a pair of hosts.
+fn of_sites<'a>(key: &SiteKey, group: &'a SiteGroup) -> Row<'a> {
+    let labels = [
+        ("src_site", key.src.clone()),
+        ("dst_site", key.dst.clone()),
+        ("direction", key.direction.clone()),
+        ("protocol", key.protocol.clone()),
+    ];
+    Row {
+        labels: labels.into(),
+        tests: &group.tests,
+        losses: &group.losses,
+        last_ns: group.last_ns,
+        clock_error_ns: None,
+        clock_bound_ns: None,
+    }
 }
 
 /// Returns the labels of a stream; its number distinguishes streams between the same hosts. Sites are labels of streams between hosts

@@ -1,6 +1,7 @@
 //! `/metrics`: totals of all tests ever measured, as counters and histograms, for Prometheus.
 //!
 //! * [`tally`] – totals of each stream, updated with new tests instead of reading everything again
+//! * [`sites`] – totals by site instead, if there are too many streams
 //! * [`histogram`] – distributions as classic and native histograms
 //! * [`families`] – the samples, with [`pushes`]; [`text`] – as text, or OpenMetrics; [`protobuf`] – with native histograms
 
@@ -8,6 +9,7 @@ mod families;
 mod histogram;
 mod protobuf;
 mod pushes;
+mod sites;
 mod tally;
 mod text;
 
@@ -22,7 +24,7 @@ use axum::response::{IntoResponse, Response};
 use families::families;
 use std::sync::{Arc, PoisonError};
 
-/// Maximum number of streams with samples. The number of streams left out is exported as a sample.
+/// Maximum number of streams with samples of their own. More streams are counted together by site.
 const MAX_STREAMS: usize = 2000;
 
 /// Format of the answer.

@@ -2,6 +2,7 @@
 //! new tests.
 
 use super::histogram::Reduced;
+use super::sites::SiteTotals;
 use jitlat_archive::{Archive, ArchiveError, StreamTotal};
 use jitlat_core::pool::Pool;
 use std::collections::HashMap;
@@ -15,8 +16,8 @@ pub struct MetricsTally {
     pub streams: Vec<StreamTotal>,
     /// Totals of all tests of each stream, by the stream's number.
     all: HashMap<i64, TestTotals>,
-    /// Number of streams that were left out because of the limit.
-    pub left_out: u64,
+    /// Totals by site, if there are more streams than may have samples; otherwise `None`.
+    pub sites: Option<SiteTotals>,
 }
 
 /// Totals of the tests of a stream.
@@ -32,7 +33,7 @@ pub struct TestTotals {
 }
 
 impl TestTotals {
-    fn add(&mut self, pool: &Pool) {
+    pub fn add(&mut self, pool: &Pool) {
         self.tests += pool.tests;
         self.sent += pool.sent;
         self.lost += pool.lost;
@@ -49,6 +50,12 @@ impl MetricsTally {
     /// # Errors
     /// [`ArchiveError`]; the next update then reads everything.
     pub fn update(&mut self, archive: &Archive, most: usize) -> Result<(), ArchiveError> {
+        if archive.stream_count()? > most as u64 {
+            (self.streams, self.entered) = (Vec::new(), None);
+            self.all.clear();
+            return self.sites.get_or_insert_default().update(archive);
+        }
+        self.sites = None;
         let before = self.entered.take();
         // Fewer tests or other streams mean that the archive was replaced: discard all totals.
         let entered = archive.entered_counts()?;
@@ -76,7 +83,7 @@ impl MetricsTally {
         for total in &totals.streams {
             self.all.entry(total.stream_id).or_default().add(&total.pool);
         }
-        (self.streams, self.left_out) = (totals.streams, totals.left_out);
+        self.streams = totals.streams;
         self.entered = Some(totals.entered);
         Ok(())
     }
