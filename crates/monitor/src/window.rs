@@ -2,6 +2,7 @@
 
 use jitlat_core::time::SECOND;
 use jitlat_core::{Span, WallTime};
+use std::fmt;
 
 /// Length of a day in ns.
 pub const DAY: i64 = 86_400 * SECOND;
@@ -105,6 +106,20 @@ impl TimeWindow {
     }
 }
 
+impl fmt::Display for TimeWindow {
+    /// Formats the window as in the file: `mon, tue 08:00-18:00`; empty if it is always open.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let days = self.days.iter().flat_map(|days| DAYS.iter().zip(days).filter(|(_, open)| **open));
+        let days: Vec<&str> = days.map(|(name, _)| *name).collect();
+        let time = |at: i64| format!("{:02}:{:02}", at / (3600 * SECOND), at / (60 * SECOND) % 60);
+        let hours: Vec<String> =
+            self.hours.iter().map(|(from, to)| format!("{}-{}", time(*from), time(*to))).collect();
+        let parts = [days.join(", "), hours.join(", ")];
+        let parts: Vec<&str> = parts.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
+        f.write_str(&parts.join(" "))
+    }
+}
+
 /// Returns the total time between `from` and `to` in which at least one of `windows` is open.
 pub fn open_between(windows: &[&TimeWindow], from: WallTime, to: WallTime) -> Span {
     let (from, to) = (from - MONDAY, to - MONDAY);
@@ -131,6 +146,15 @@ pub fn open_between(windows: &[&TimeWindow], from: WallTime, to: WallTime) -> Sp
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_window_is_shown_as_in_the_file() {
+        let mut window = TimeWindow::default();
+        assert_eq!(window.to_string(), "");
+        window.add_hours("22:30-06:00").unwrap();
+        window.add_days("sat-sun").unwrap();
+        assert_eq!(window.to_string(), "sat, sun 22:30-24:00, 00:00-06:00");
+    }
 
     #[test]
     fn closed_hours_are_no_time() {

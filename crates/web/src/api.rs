@@ -38,8 +38,8 @@ pub fn month(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem>
 }
 
 /// Returns firing and resolved alerts.
-pub fn alerts(archive: &Archive, _: &RouteRequest) -> Result<String, Problem> {
-    json(&alerts::read(archive, times::now())?)
+pub fn alerts(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem> {
+    json(&alerts::read(archive, &asked.app, times::now())?)
 }
 
 /// Returns the paths of an alert.

@@ -10,6 +10,7 @@ use crate::routes::RouteRequest;
 use crate::times;
 use crate::verdict::TestVerdict;
 use jitlat_archive::{Archive, CollectedHost, Newest, Pushed, TestId, utc};
+use jitlat_core::clock::SyncState;
 use jitlat_core::session::HostFacts;
 use maud::{Markup, html};
 use serde::Serialize;
@@ -64,18 +65,41 @@ pub struct SlotsNow {
     pub lost: Vec<(String, u64)>,
 }
 
+/// A maintenance of the monitor's file: a time in which no alert begins to fire.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PlannedMaintenance {
+    /// Hosts and tests.
+    pub about: String,
+    /// Days, hours, start and end, in UTC.
+    pub when: String,
+}
+
 /// Last published state of a monitor.
 #[derive(Debug, Default)]
-pub struct MonitorState(Mutex<Option<MonitorNow>>);
+pub struct MonitorState {
+    now: Mutex<Option<MonitorNow>>,
+    maintenance: Mutex<Vec<PlannedMaintenance>>,
+}
 
 impl MonitorState {
     /// Publishes a new state.
     pub fn set(&self, now: MonitorNow) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+        *self.now.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+    }
+
+    /// Publishes the maintenance of the file.
+    pub fn set_maintenance(&self, all: Vec<PlannedMaintenance>) {
+        *self.maintenance.lock().unwrap_or_else(PoisonError::into_inner) = all;
     }
 
     fn last(&self) -> Option<MonitorNow> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.now.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns the maintenance of the file.
+    pub(crate) fn maintenance(&self) -> Vec<PlannedMaintenance> {
+        self.maintenance.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -159,8 +183,7 @@ pub fn read(archive: &Archive, asked: &RouteRequest, now_ns: i64) -> Result<Host
 fn host(archive: &Archive, address: &str, seen: &HostSummary<'_>) -> Result<HostNow, Problem> {
     let newest: &Newest = seen.newest;
     let facts = facts(archive, newest.test, newest.stream.direction == "down", seen.sends)?;
-    let clock = facts.sync_after.as_ref().or(facts.sync_before.as_ref());
-    let is_known = |error: i64| error < NEVER_SYNCHRONISED_NS;
+    let (synchronised, clock_error_ns) = clock(facts.sync_after.as_ref().or(facts.sync_before.as_ref()));
     Ok(HostNow {
         address: address.to_owned(),
         name: facts.name.clone().or_else(|| seen.name.map(str::to_owned)),
@@ -171,11 +194,18 @@ fn host(archive: &Archive, address: &str, seen: &HostSummary<'_>) -> Result<Host
         started_ns: newest.started_ns,
         system: facts.system,
         clock_source: facts.clock_source,
-        synchronised: clock.map(|clock| clock.synchronised && is_known(clock.maximum_error.0)),
-        clock_error_ns: clock.map(|clock| clock.maximum_error.0).filter(|error| is_known(*error)),
+        synchronised,
+        clock_error_ns,
         clock_step_ns: facts.clock_step.map(|step| step.0),
         noise_p99_ns: facts.noise.map(|noise| noise.pdv_p99.0),
     })
+}
+
+/// Returns whether a clock is synchronised, and its maximum error in ns.
+fn clock(state: Option<&SyncState>) -> (Option<bool>, Option<i64>) {
+    let Some(state) = state else { return (None, None) };
+    let error = Some(state.maximum_error.0).filter(|error| *error < NEVER_SYNCHRONISED_NS);
+    (Some(state.synchronised && error.is_some()), error)
 }
 
 /// Returns the data of a test about its sender or receiver. The client is the sender, unless the direction is down.
@@ -266,9 +296,17 @@ fn of_monitor(monitor: &MonitorNow, now: i64) -> Markup {
 }
 
 fn table(all: &HostsOverview) -> Markup {
-    let columns = ["host", "site, labels", "clock", "own jitter, p99", "last test", "streams", "system"];
+    let columns = [
+        ("host", true),
+        ("site, labels", true),
+        ("clock", true),
+        ("own jitter, p99", false),
+        ("last test", false),
+        ("streams", false),
+        ("system", true),
+    ];
     let rows = html! {
-        thead { tr { @for column in columns { th scope="col" { (column) } } } }
+        thead { tr { @for (column, is_text) in columns { th.words[is_text] scope="col" { (column) } } } }
         tbody { @for host in &all.hosts { (row(host, all.now_ns)) } }
     };
     html! {
@@ -320,5 +358,26 @@ fn row(host: &HostNow, now: i64) -> Markup {
             td data-label="streams" { (host.streams) @if host.bad > 0 { " (" (host.bad) " poor or bad)" } }
             td.words data-label="system" { @if system.is_empty() { "unknown" } @else { (system.join(", ")) } }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jitlat_core::Span;
+
+    #[test]
+    fn a_clock_with_the_first_error_of_the_kernel_is_not_synchronised() {
+        let state = |synchronised, error| SyncState {
+            synchronised,
+            offset: Span(0),
+            estimated_error: Span(0),
+            maximum_error: Span(error),
+            frequency_ppb: 0,
+        };
+        assert_eq!(clock(Some(&state(true, 5_000_000))), (Some(true), Some(5_000_000)));
+        assert_eq!(clock(Some(&state(true, 16_000_000_000))), (Some(false), None));
+        assert_eq!(clock(Some(&state(false, 5_000_000))), (Some(false), Some(5_000_000)));
+        assert_eq!(clock(None), (None, None));
     }
 }

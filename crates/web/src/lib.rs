@@ -72,7 +72,7 @@ mod zone;
 
 pub use access::ReadAccess;
 pub use client::{PostError, get, post};
-pub use hosts::{MonitorNow, MonitorState, SlotsNow};
+pub use hosts::{MonitorNow, MonitorState, PlannedMaintenance, SlotsNow};
 pub use identity::{Fingerprint, Identity, IdentityError, UnfitFingerprint};
 pub use limits::WebLimits;
 #[cfg(feature = "schema")]

@@ -5,7 +5,7 @@ use super::access;
 use super::demand::RunQueue;
 use crate::Model;
 use crate::agenda::{EndingCounts, SlotEnding};
-use crate::model::{Readers, RunRules, WebRules};
+use crate::model::{Maintenance, Readers, RunRules, WebRules};
 use crate::runtime::error::{Context, Result, bail};
 use crate::text;
 use jitlat_core::{Span, SteadyTime, WallTime};
@@ -13,8 +13,8 @@ use jitlat_net::key_file;
 use jitlat_net::pace;
 use jitlat_net::wake::StopSignal;
 use jitlat_web::{
-    DEFAULT_PORT, Identity, MonitorNow, MonitorState, PageRuns, ReadAccess, RunLimits, Settings, SlotsNow,
-    Starters, Token, Web,
+    DEFAULT_PORT, Identity, MonitorNow, MonitorState, PageRuns, PlannedMaintenance, ReadAccess, RunLimits,
+    Settings, SlotsNow, Starters, Token, Web,
 };
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -47,6 +47,7 @@ impl RunningPage {
         };
         let mut settings = Settings::new(archive);
         settings.monitor = Some(state.clone());
+        state.set_maintenance(model.maintenance.iter().map(planned).collect());
         settings.pages = rules.is_some();
         if let Some(rules) = rules {
             show(&mut settings, rules, site, demands)?;
@@ -87,6 +88,18 @@ impl RunningPage {
         let thread = thread.spawn(run).context("starting the web server's thread")?;
         Ok(RunningPage { stop, thread: Some(thread) })
     }
+}
+
+/// Describes a maintenance of the file.
+fn planned(maintenance: &Maintenance) -> PlannedMaintenance {
+    let Maintenance { hosts, tests, from, to, window } = maintenance;
+    let list = |name: &str, of: &[String]| (!of.is_empty()).then(|| format!("{name} {}", of.join(", ")));
+    let about: Vec<String> = list("hosts", hosts).into_iter().chain(list("tests", tests)).collect();
+    let at = |name: &str, at: &Option<WallTime>| at.map(|at| format!("{name} {}", jitlat_archive::utc(at.0)));
+    let when = [at("from", from), at("until", to), Some(window.to_string())];
+    let when: Vec<String> = when.into_iter().flatten().filter(|part| !part.is_empty()).collect();
+    let or = |parts: Vec<String>, all: &str| if parts.is_empty() { all.to_owned() } else { parts.join(", ") };
+    PlannedMaintenance { about: or(about, "all paths"), when: or(when, "always") }
 }
 
 /// Host and file of a web server.

@@ -51,7 +51,7 @@ pub fn listing() -> MethodRouter<Arc<App>> {
          RawQuery(query): RawQuery| async move {
             let (own, zone) = (app.clone(), zone_of(&headers, query));
             with_secret(&app, &headers, StatusCode::OK, move |archive, secret| {
-                let all = read(archive, times::now())?;
+                let all = read(archive, &own, times::now())?;
                 let silences = archive.silences(MAX_SILENCES)?;
                 Ok(list::write(archive, &all, &silences, &form(&own, role, secret, &zone)))
             })
@@ -81,7 +81,7 @@ pub fn reading() -> MethodRouter<Arc<App>> {
             with_secret(&app, &headers, StatusCode::OK, move |archive, secret| {
                 let none = || Problem::NotFound("There is no such alert.".to_owned());
                 let now_ns = times::now();
-                let all = read(archive, now_ns)?;
+                let all = read(archive, &own, now_ns)?;
                 let alert = all.alerts.iter().find(|alert| alert.id.to_string() == id).ok_or_else(none)?;
                 let paths = paths(archive, &id).unwrap_or(AlertPaths { id: alert.id, paths: Vec::new() });
                 Ok(one::write(archive, alert, &paths, now_ns, &form(&own, role, secret, &zone)))

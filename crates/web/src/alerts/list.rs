@@ -42,6 +42,7 @@ pub fn write(archive: &Archive, all: &Alerts, silences: &[Silence], form: &Alert
                 }
             }
             (silenced(&silences, all.now_ns, form))
+            (maintenance(all))
             (table(archive, "Resolved", &resolved, all.now_ns))
         }
         (form.silence(None))
@@ -149,6 +150,27 @@ fn silenced(silences: &[&Silence], now: i64, form: &AlertsForm<'_>) -> Markup {
     html! {
         h2 #silences { "Silences and maintenance" }
         (cards("Silences and maintenance", &rows))
+    }
+}
+
+/// Renders the maintenance of the monitor's file.
+fn maintenance(all: &Alerts) -> Markup {
+    let rows = html! {
+        thead { tr { @for column in ["no alerts about", "when (UTC)"] { th.words scope="col" { (column) } } } }
+        tbody {
+            @for planned in &all.maintenance {
+                tr {
+                    th.words scope="row" { (planned.about) }
+                    td.words data-label="when (UTC)" { (planned.when) }
+                }
+            }
+        }
+    };
+    html! {
+        @if !all.maintenance.is_empty() {
+            h2 #maintenance { "Maintenance in the monitor's file" }
+            (cards("Maintenance in the monitor's file", &rows))
+        }
     }
 }
 

@@ -10,6 +10,8 @@ pub mod silences;
 
 pub use form::{ALERTS, ending, listing, reading};
 
+use crate::app::App;
+use crate::hosts::PlannedMaintenance;
 use crate::problem::Problem;
 use jitlat_archive::{Alert, AlertPath, Archive, Filter};
 use serde::Serialize;
@@ -29,12 +31,15 @@ pub struct Alerts {
     pub judged: bool,
     /// Firing alerts, then resolved ones, each newest first; at most 500.
     pub alerts: Vec<Alert>,
+    /// Maintenance in the file of the monitor that serves this document; empty if there is none.
+    pub maintenance: Vec<PlannedMaintenance>,
 }
 
 /// Reads the alerts.
-pub fn read(archive: &Archive, now_ns: i64) -> Result<Alerts, Problem> {
+pub fn read(archive: &Archive, app: &App, now_ns: i64) -> Result<Alerts, Problem> {
     let alerts = archive.alerts(MAX_LISTED)?;
-    Ok(Alerts { now_ns, judged: archive.judged()?.is_some() || !alerts.is_empty(), alerts })
+    let maintenance = app.monitor.as_ref().map(|monitor| monitor.maintenance()).unwrap_or_default();
+    Ok(Alerts { now_ns, judged: archive.judged()?.is_some() || !alerts.is_empty(), alerts, maintenance })
 }
 
 /// Paths of an alert.

@@ -10,6 +10,7 @@ mod metric;
 mod paths;
 
 use self::choice::OverviewChoice;
+use crate::numbers::time;
 use crate::page::{self, PageTab, cards, encoded};
 use crate::problem::Problem;
 use crate::routes::RouteRequest;
@@ -246,7 +247,7 @@ pub fn described(stream: &jitlat_archive::PooledStream) -> String {
         let _ = write!(text, ", {bytes} bytes");
     }
     if let Some(period) = stream.period_ns {
-        let every = jitlat_report::figure::value_label(jitlat_report::figure::AxisUnit::Time, period as f64);
+        let every = time(Some(period));
         let _ = write!(text, " every {every}");
     }
     if stream.dscp != 0 {

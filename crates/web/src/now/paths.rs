@@ -103,7 +103,7 @@ pub fn table(
                 @for column in ["path", "→", "←"] { th scope="col" { (column) } }
                 th scope="col" { (head) }
                 th scope="col" { "since" }
-                th scope="col" { "packets" }
+                th.words scope="col" { "packets" }
             }
         }
         tbody { @for row in rows.iter().take(MAX_LISTED) { (one(row, days, choice, now)) } }

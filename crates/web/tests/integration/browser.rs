@@ -27,6 +27,7 @@ fn served(folder: &std::path::Path) -> (Served, Arc<Fake>, Vec<String>) {
         "/compare?src=10.0.0.3&dst=10.0.0.4&from=1d&to=9h&from2=9h",
         "/alerts",
         "/alerts/1",
+        "/sla?open=8&close=18",
     ];
     let about = AlertAbout { alert: "loss".to_owned(), ..AlertAbout::default() };
     let path = ["all", "10.0.0.3", "10.0.0.4"].map(str::to_owned);

@@ -6,7 +6,7 @@ use crate::fake::{self, Fake};
 use crate::mesh::{self, Went};
 use crate::served::Served;
 use jitlat_archive::{AlertAbout, AlertUpdate, Archive, Fired, Note};
-use jitlat_web::{ReadAccess, Starters, Token};
+use jitlat_web::{MonitorState, PlannedMaintenance, ReadAccess, Starters, Token};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -54,6 +54,19 @@ fn an_alert_leads_to_its_path_and_is_acknowledged_and_silenced_on_its_page() {
     let (dom, _) = driven.visit("/alerts#end", &[]).unwrap();
     assert!(!dom.contains("(planned)"), "{dom}");
     assert_eq!(browser::result(&dom, "errors"), Some("none"));
+}
+
+#[test]
+fn maintenance_of_the_file_is_on_the_page_of_alerts() {
+    let folder = tempfile::tempdir().unwrap();
+    with_alert(folder.path());
+    let state = Arc::new(MonitorState::default());
+    let planned = PlannedMaintenance { about: "hosts <oslo>".to_owned(), when: "sat 22:00-24:00".to_owned() };
+    state.set_maintenance(vec![planned]);
+    let served = Served::start(folder.path(), |s| s.monitor = Some(state));
+    let page = served.get("/alerts").body;
+    assert!(page.contains("hosts &lt;oslo&gt;") && page.contains("sat 22:00-24:00"), "{page}");
+    assert_eq!(served.json("/api/v1/alerts")["maintenance"][0]["about"], "hosts <oslo>");
 }
 
 #[test]

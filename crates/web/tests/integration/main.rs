@@ -21,3 +21,4 @@ mod pages;
 mod path;
 mod prometheus;
 mod runs;
+mod sla;
