@@ -20,7 +20,7 @@ use tracing::warn;
 /// Reads the runs in `files`, each with a unique label.
 ///
 /// # Errors
-/// [`Error`] of the first file that cannot be read.
+/// [`Error`](crate::Error) of the first file that cannot be read.
 pub fn read(files: &[PathBuf]) -> Result<Vec<LabelledRun>> {
     if files.iter().filter(|f| split(f).1.as_os_str() == "-").count() > 1 {
         bail!("standard input can be read only once");
