@@ -77,6 +77,28 @@ def names(dataset: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) ->
     return files
 
 
+#: Bytes of files that are one task of an engine, if they are small.
+TASK_BYTES = 32 << 20
+
+
+def tasks(names: Sequence[str], at_least: int = 1) -> list[list[str]]:
+    """Divides files into tasks of about 32 MB, so that many small files are not many tasks; into `at_least` tasks, if there are as many files."""
+    if not names:
+        return []
+    system, _ = _system(names[0])
+    sizes = [info.size or 0 for info in system.get_file_info([_system(name)[1] for name in names])]
+    most = min(TASK_BYTES, sum(sizes) // max(at_least, 1))
+    parts: list[list[str]] = [[]]
+    filled = 0
+    for name, size in zip(names, sizes, strict=True):
+        if parts[-1] and filled + size > most:
+            parts.append([])
+            filled = 0
+        parts[-1].append(name)
+        filled += size
+    return parts
+
+
 def tests(file: str, *, batch: int = 65536, bulk: bool = False) -> Iterator[jitlat.Summary]:
     """The summary of each test of a file, which is read `batch` rows at a time."""
     system, path = _system(file)

@@ -1,5 +1,5 @@
-"""Archives on Spark. Each file of a dataset is a task that reads it with pyarrow and analyses its tests; rows of packets never enter Spark, and are never
-exchanged. The workers' Python needs this module, pyarrow and pandas; files are paths or URIs that every worker can read.
+"""Archives on Spark. Each file of a dataset, or several small ones, is a task that reads it with pyarrow and analyses its tests; rows of packets never
+enter Spark, and are never exchanged. The workers' Python needs this module, pyarrow and pandas; files are paths or URIs that every worker can read.
 
     summaries = jitlat.spark.summaries("s3://bucket/archive")                  # one row per test
     days = jitlat.spark.rollup("s3://bucket/archive", by=("path", "day"))      # one row per path and day, exact
@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
-from pyspark.sql.pandas.functions import PandasUDFType, pandas_udf
+from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -41,10 +42,22 @@ def _over(items: Sequence[tuple[str, ...]], columns: str, work: Callable[..., pa
     return rows.mapInArrow(run, _schema(schema))
 
 
+def _over_files(dataset: Any, work: Callable[..., pa.Table], schema: pa.Schema) -> DataFrame:
+    """Makes each file, or several small ones, a task."""
+    spark = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+    # Four tasks per core: a lost one is repeated soon, and all cores end at about the same time.
+    tasks = files.tasks(files.names(dataset), 4 * spark.sparkContext.defaultParallelism)
+    return _over([("\n".join(names),) for names in tasks], "files string", partial(_of_each, work), schema)
+
+
+def _of_each(work: Callable[..., pa.Table], names: str) -> pa.Table:
+    return pa.concat_tables(work(name) for name in names.split("\n"))
+
+
 def summaries(dataset: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, json: bool = False, batch: int = 65536) -> DataFrame:
     """A DataFrame with one row per test: its stream, its tags, all scalars (times in ns), and with `json` the output of `jitlat -f LOG --json -`."""
     work = partial(files.summaries, document=json, batch=batch)
-    return _over([(file,) for file in files.names(dataset)], "file string", work, files.SUMMARIES)
+    return _over_files(dataset, work, files.SUMMARIES)
 
 
 def rollup(
@@ -54,7 +67,7 @@ def rollup(
     pools, about a hundred kilobytes per group and file."""
     by = tuple(by)
     work = partial(files.pools, by=by, batch=batch)
-    pools = _over([(file,) for file in files.names(dataset)], "file string", work, files.partial(by))
+    pools = _over_files(dataset, work, files.partial(by))
     return pools.groupBy(*by).applyInArrow(partial(files.figures, by=by), _schema(files.groups(by)))
 
 
@@ -63,15 +76,15 @@ def captures(pairs: Iterable[tuple[str | os.PathLike[str], str | os.PathLike[str
     return _over([(str(reference), str(monitor)) for reference, monitor in pairs], "reference string, monitor string", files.captures, files.CAPTURES)
 
 
-def _merged_states(states: Any) -> bytes | None:
-    return lake.merge(states)
+def _merged_states(states: pd.Series) -> bytes:  # type: ignore[type-arg,unused-ignore]
+    return lake.merge(states) or b""
 
 
 def merge(states: Column) -> Column:
     """Aggregate of a column of states, such as `state` of the roll-ups of a lake: the state of all tests of a group."""
     # Its type has no aggregates that return bytes.
     aggregate: Any = pandas_udf
-    merged: Column = aggregate(_merged_states, "binary", PandasUDFType.GROUPED_AGG)(states)
+    merged: Column = aggregate(_merged_states, "binary")(states)
     return merged
 
 
@@ -79,6 +92,6 @@ def figure(state: Column, name: str) -> Column:
     """A figure of a column of states, by its name (`latency-p99`): times in ns, ratios from 0 to 1; null if it is undefined."""
 
     def of(state: bytes | None) -> float | None:
-        return lake.figure(state, name)
+        return lake.figure(state or None, name)
 
     return sql.udf(of, "double")(state)

@@ -1,4 +1,4 @@
-"""Archives as tables, and what may happen to tables of packets on the way."""
+"""Archives as tables, and tables of packets that other programs have changed."""
 
 import csv
 import io

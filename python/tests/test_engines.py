@@ -129,6 +129,16 @@ def test_spark_exchanges_no_packets(spark, archive, capsys):
     assert "sent_ns" not in plan
 
 
+def test_small_files_share_tasks(archive):
+    names = files.names(archive)
+    whole = files.tasks(names)
+    assert whole == [names]
+    for count in (2, 4, len(names)):
+        parts = files.tasks(names, count)
+        assert [name for part in parts for name in part] == names and count <= len(parts) <= len(names)
+    assert files.tasks([]) == []
+
+
 def test_of_one_process(archive, expected):
     for size in SIZES:
         rows = [row for file in files.names(archive) for row in files.summaries(file, document=True, batch=size).to_pylist()]

@@ -53,7 +53,7 @@ def folder(archive, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def months(archive):
-    """What `archive query` prints: (src, dst, protocol, direction, month): p99 of latency."""
+    """Output of `archive query`: (src, dst, protocol, direction, month): p99 of latency."""
     text = conftest.run("archive", "query", archive, "--figure", "latency-p99", "--by", "month", "--csv")
     found = {}
     for row in csv.DictReader(io.StringIO(text)):

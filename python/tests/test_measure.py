@@ -73,3 +73,29 @@ def test_others_run_meanwhile(server):
     over.set()
     thread.join()
     assert counted[0] > 5
+
+
+def test_progress_in_a_terminal(server, capsys):
+    (summary,) = jitlat.measure("127.0.0.1", port=server.port, packets=50, period=0.01, progress=True)
+    said = capsys.readouterr().err
+    assert "50 of 50 sent" in said and said.endswith("\n") and summary.received == 50
+    jitlat.measure("127.0.0.1", port=server.port, packets=5, period=0.01, progress=False)
+    jitlat.measure("127.0.0.1", port=server.port, packets=5, period=0.01)
+    assert capsys.readouterr().err == ""
+    with pytest.raises(TypeError, match="progress"):
+        jitlat.measure("127.0.0.1", port=server.port, packets=5, progress="yes")
+
+
+def test_progress_in_a_notebook(server):
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    test = f"jitlat.measure('127.0.0.1', port={server.port}, packets=50, period=0.01"
+    cells = [f"import jitlat; {test})[0]", f"{test}, progress=False)[0].received"]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    client = nbclient.NotebookClient(notebook, timeout=60)
+    client.execute()
+    first, second = notebook.cells
+    kinds = [output.output_type for output in first.outputs]
+    # The progress, which is empty at the end, and the summary with its figures.
+    assert kinds == ["display_data", "execute_result"], first.outputs
+    assert first.outputs[0].data["text/html"] == "" and "<svg" in first.outputs[1].data["text/html"]
+    assert [output.output_type for output in second.outputs] == ["execute_result"]

@@ -1,4 +1,4 @@
-//! [`LakeStore`]: where a lake is. [`LakeFolder`] is a folder; other stores are implemented by their users.
+//! [`LakeStore`]: storage of a lake. [`LakeFolder`] is a folder; other stores are implemented by their users.
 
 use crate::modes;
 use std::fs::{self, File};

@@ -96,7 +96,7 @@ fn a_lake_has_every_test_once_and_the_figures_of_the_archive() {
         assert_eq!((again.tests, again.files, again.removed), (0, 0, 0));
         assert_eq!(fs::read(lake.join(Manifest::path("net"))).unwrap(), text);
         expected.extend(archive.list(&Filter::default(), &[]).unwrap().into_iter().map(|test| test.id));
-        // What the archive does with its own files does not matter.
+        // The archive's own files may change.
         archive.compact().unwrap();
     }
     archive.prune(Retention::Tests { days: 5 }, WallTime(NEW_YEAR + 18 * DAY)).unwrap();
