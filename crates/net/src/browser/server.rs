@@ -157,7 +157,7 @@ async fn greet(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router, conn
         Some(tls) => match tokio::time::timeout(GREETING_LIMIT, tls.accept(stream)).await {
             Ok(Ok(stream)) => answer(stream, router, connection).await,
             Ok(Err(error)) => {
-                tracing::debug!(peer = %connection.peer, %error, "a TLS handshake of a browser")
+                tracing::debug!(peer = %connection.peer, %error, "a TLS handshake of a browser");
             }
             Err(_) => {}
         },
