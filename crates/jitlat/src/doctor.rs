@@ -13,7 +13,7 @@ use jitlat_output::ReportParts;
 use jitlat_output::checkup::CheckupReport;
 use jitlat_output::terminal;
 use jitlat_report::text;
-use tracing::warn;
+use tracing::{info, warn};
 
 /// Check clocks, wake-ups, stamps, buffers and scheduling of this host, with remedies
 #[derive(Clone, Debug, Args)]
@@ -36,6 +36,10 @@ pub fn run(args: &DoctorArgs) -> Result<ExitStatus> {
     args.outputs.check(0, &[])?;
     let stop = interrupt::stop()?;
     let question = CheckupTraffic { period: args.period, payload: args.payload, duration: args.duration };
+    if terminal::is_terminal() && !args.outputs.is_silent() {
+        // One line, and no progress: drawing it would be noise of the kind that is measured.
+        info!("measuring this host; with default settings this takes about 7 s");
+    }
     let checkup = Checkup::make(&question, &stop);
     let findings = judge(&checkup);
     let report = CheckupReport { checkup: &checkup, findings: &findings };

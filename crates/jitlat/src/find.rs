@@ -10,6 +10,7 @@ use jitlat_core::{Span, quantity};
 use jitlat_net::discovery::{self, Found};
 use jitlat_net::resolve::{connected_networks, is_link_local};
 use jitlat_output::terminal;
+use jitlat_output::terminal::work::Work;
 use jitlat_proto::discovery::AnnouncedServer;
 use std::net::{IpAddr, SocketAddr};
 
@@ -27,7 +28,9 @@ pub struct FindArgs {
 /// Searches and prints the servers.
 pub fn run(args: &FindArgs) -> Result<ExitStatus> {
     let stop = interrupt::stop()?;
+    let work = Work::of("searching the local link");
     let Found { mut servers, links } = discovery::find(args.timeout, stop.flag());
+    drop(work);
     if links == 0 {
         bail!("this host has no interface for multicast: is one connected? `ip address` lists them");
     }

@@ -20,6 +20,7 @@ use jitlat_net::clock;
 use jitlat_net::names::{NameSources, Names};
 use jitlat_net::resolve::is_link_local;
 use jitlat_output::terminal;
+use jitlat_output::terminal::work::Work;
 use jitlat_output::{Report, ReportParts};
 use jitlat_report::text;
 use serde::Serialize;
@@ -190,13 +191,18 @@ fn examine(test: &PathTest, args: &PathArgs, drawn: bool, names: &Arc<Names>, st
         }
         false => None,
     };
+    let work = (!drawn).then(|| Work::counted("probing each hop", test.probes.into()));
     let found = test.run(stop, &mut |event| {
         history.event(event, clock::steady(), clock::wall());
         match &view {
             Some(view) => view.event(event),
             None => ask(names, event),
         }
+        if let (Some(work), PathEvent::Round(rounds)) = (&work, event) {
+            work.done((*rounds).into());
+        }
     });
+    drop(work);
     // Release the terminal before anything is printed.
     drop(view);
     let mut path = found?;
@@ -226,6 +232,7 @@ fn name(path: &mut Path, names: &Names) {
 /// Examines the path of each class.
 fn of_classes(mut test: PathTest, classes: &[Dscp], names: &Names, stop: &Stop) -> Result<ClassPaths> {
     let mut paths: Vec<Path> = Vec::new();
+    let work = Work::counted("examining the path of each class", classes.len() as u64);
     for dscp in classes.iter().filter(|_| !stop.is_requested()) {
         // A name may have several addresses, and their paths would differ. (A link-local address needs its interface.)
         if let Some(first) = paths.first().filter(|first| !is_link_local(&first.destination)) {
@@ -233,6 +240,7 @@ fn of_classes(mut test: PathTest, classes: &[Dscp], names: &Names, stop: &Stop) 
         }
         test.dscp = *dscp;
         paths.push(test.run(stop, &mut |event| ask(names, event))?);
+        work.done(paths.len() as u64);
     }
     paths.iter_mut().for_each(|path| name(path, names));
     Ok(ClassPaths::new(paths))

@@ -100,7 +100,7 @@ fn what_is_not_a_test_ends_it() {
         let reason = reason.unwrap_or_default();
         assert!(reason.contains(why), "{why}: {reason}");
     }
-    // A client has two tests at a time; a third one is told why it has none, and a test that ends frees its place.
+    // A client has two tests at a time; a third one gets the reason, and a test that ends frees a slot.
     let held = [open(), open()];
     let refused = |socket: &mut tungstenite::WebSocket<TcpStream>| match socket.read() {
         Ok(Message::Close(Some(frame))) => frame.reason.to_string(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tungstenite::{Message, WebSocket};
 
-/// Time for the browser to do what it is told.
+/// Time for the browser to carry out a command.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// A page in a browser, which ends with this value.

@@ -89,7 +89,7 @@ async fn report(State(serving): State<Arc<BrowserState>>, Path(name): Path<Strin
         }
         None => (
             StatusCode::NOT_FOUND,
-            "This report is no longer there: reports are kept for an hour. Measure again at /\n",
+            "This report is no longer there: reports are stored for an hour. Measure again at /\n",
         )
             .into_response(),
     }
