@@ -8,7 +8,7 @@ use crate::expensive::AT_ONCE;
 use crate::limits::{MAX_HEADER_BYTES, MAX_HEADERS, TimeoutConnection};
 use crate::push::{self, MAX_BODIES, PushState};
 use crate::run::Starters;
-use crate::{Settings, WebError, events};
+use crate::{Settings, WebError, events, metrics};
 use axum::extract::{Extension, Request};
 use axum::http::{StatusCode, header};
 use axum::middleware::{Next, from_fn};
@@ -137,20 +137,23 @@ impl Web {
     /// [`WebError::Runtime`].
     pub fn run(self, stop: impl AsFd) -> Result<(), WebError> {
         let Web { app, push, doors } = self;
-        // One thread accepts connections. A few blocking threads read the archive, one of them for expensive pages; two
-        // more threads watch the archive for new tests and follow running tests. Further threads read the bodies of
+        // One thread accepts connections. A few blocking threads read the archive, one of them for expensive pages; three
+        // more threads watch the archive for new tests, follow running tests, and prepare the first scrape. Further threads read the bodies of
         // pushes.
         let bodies = if push.is_some() { MAX_BODIES + 4 } else { 0 };
         let readers = app.limits.readers + AT_ONCE;
         let runtime = Builder::new_current_thread()
             .enable_io()
             .enable_time()
-            .max_blocking_threads(readers + 2 + bodies)
+            .max_blocking_threads(readers + 3 + bodies)
             .thread_name("web")
             .build()
             .map_err(WebError::Runtime)?;
         let ended: Result<(), std::io::Error> = runtime.block_on(async {
-            let watching = tokio::spawn(events::watch(app.clone()));
+            let mut working = vec![tokio::spawn(events::watch(app.clone()))];
+            if doors.iter().any(|door| door.pages) {
+                working.push(tokio::spawn(metrics::prepare(app.clone())));
+            }
             let stop = Arc::new(readable(stop.as_fd().try_clone_to_owned()?)?);
             let mut open = Vec::new();
             for door in doors {
@@ -163,7 +166,7 @@ impl Web {
                 // A panic of the task ends only its door.
                 let _ = door.await;
             }
-            watching.abort();
+            working.iter().for_each(tokio::task::JoinHandle::abort);
             Ok(())
         });
         // Requests that still read the archive must not delay the end.

@@ -23,6 +23,7 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use families::families;
 use std::sync::{Arc, PoisonError};
+use tokio::sync::Semaphore;
 
 /// Maximum number of streams with samples of their own. More streams are counted together by site.
 const MAX_STREAMS: usize = 2000;
@@ -110,6 +111,16 @@ pub async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Respons
         Ok(bytes) => ([(header::CONTENT_TYPE, format.kind())], Body::from(bytes)).into_response(),
         Err(problem) => problem.into_response(),
     }
+}
+
+/// Reads all tests for the first scrape, which would otherwise wait for it. If that fails, the first scrape reads them.
+pub async fn prepare(app: Arc<App>) {
+    let (own, queue) = (app.clone(), Arc::new(Semaphore::new(1)));
+    let reading = app.read_in(queue, move |archive| {
+        let mut tally = own.tally.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok::<(), Problem>(tally.update(archive, MAX_STREAMS)?)
+    });
+    let _ = reading.await;
 }
 
 #[cfg(test)]
