@@ -71,6 +71,9 @@ pub(crate) fn is_bad(severity: &str) -> bool {
     matches!(severity, "poor" | "bad")
 }
 
+/// Start of a test in ns since 1970, its verdict, and the requested figures; a figure that the archive does not have is `None`.
+pub type TestFigures<const N: usize> = (i64, String, [Option<f64>; N]);
+
 impl Archive {
     /// Returns the newest test of every stream that has tests, ordered by address.
     ///
@@ -196,7 +199,7 @@ impl Archive {
         stream: i64,
         figures: &[&str; N],
         (from, to): (i64, i64),
-    ) -> Result<Vec<(i64, String, [Option<f64>; N])>, ArchiveError> {
+    ) -> Result<Vec<TestFigures<N>>, ArchiveError> {
         let run = || {
             let there = crate::catalogue::figure_columns(&self.db)?;
             let column = |key: &&str| {
