@@ -188,6 +188,9 @@ fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
     new.persist(path).map(drop).map_err(|e| e.error)
 }
 
+/// Returns what is at an address, at most as many bytes as the second argument says.
+type Download<'a> = dyn Fn(&str, usize) -> Result<Vec<u8>, PostError> + 'a;
+
 impl FetchSource {
     /// Fetches the file, and stores it at `file` if it is signed, newer than the one there, and without faults.
     ///
@@ -203,7 +206,7 @@ impl FetchSource {
         &self,
         file: &Path,
         instruments: &dyn Instruments,
-        get: &dyn Fn(&str, usize) -> Result<Vec<u8>, PostError>,
+        get: &Download<'_>,
     ) -> Result<FetchOutcome, FetchError> {
         let address = &self.address;
         let download = |address: &str, most| {
