@@ -9,7 +9,8 @@
       const field = form.elements[name];
       field.focus();
       if (document.activeElement !== field) __wrong.push(`${name} cannot be reached`);
-      field.value = value;
+      if (field.type === "checkbox") field.checked = true;
+      else field.value = value;
     }
     form.requestSubmit();
   };
