@@ -51,15 +51,15 @@ impl DevTools {
         stream.set_read_timeout(Some(LIMIT)).unwrap();
         let (socket, _) = tungstenite::client::client(address.as_str(), stream).unwrap();
         let mut tools = DevTools { child, socket, page: String::new(), requests: 0, _folder: folder };
-        let target = tools.call("Target.createTarget", json!({ "url": "about:blank" }));
+        let target = tools.call("Target.createTarget", &json!({ "url": "about:blank" }));
         let attached =
-            tools.call("Target.attachToTarget", json!({ "targetId": target["targetId"], "flatten": true }));
+            tools.call("Target.attachToTarget", &json!({ "targetId": target["targetId"], "flatten": true }));
         attached["sessionId"].as_str().unwrap().clone_into(&mut tools.page);
         Some(tools)
     }
 
     /// Sends a command, and returns its result.
-    pub fn call(&mut self, method: &str, parameters: Value) -> Value {
+    pub fn call(&mut self, method: &str, parameters: &Value) -> Value {
         self.requests += 1;
         let id = self.requests;
         let mut request = json!({ "id": id, "method": method, "params": parameters });
@@ -79,14 +79,14 @@ impl DevTools {
 
     /// Opens the page at `address`.
     pub fn open(&mut self, address: &str) {
-        self.call("Page.navigate", json!({ "url": address }));
+        self.call("Page.navigate", &json!({ "url": address }));
         self.until("document.readyState === 'complete' && location.href !== 'about:blank'");
     }
 
     /// Returns the value of `script` in the page; null while the page changes.
     pub fn value(&mut self, script: &str) -> Value {
         let parameters = json!({ "expression": script, "returnByValue": true });
-        self.call("Runtime.evaluate", parameters)["result"]["value"].clone()
+        self.call("Runtime.evaluate", &parameters)["result"]["value"].clone()
     }
 
     /// Waits until `script` is true in the page.
@@ -107,7 +107,7 @@ impl DevTools {
             if kind == "keyDown" && !text.is_empty() {
                 event["text"] = json!(text);
             }
-            self.call("Input.dispatchKeyEvent", event);
+            self.call("Input.dispatchKeyEvent", &event);
         }
     }
 
@@ -125,7 +125,7 @@ impl DevTools {
     /// Returns a picture of the page, as PNG in base64.
     pub fn picture(&mut self) -> String {
         let taken =
-            self.call("Page.captureScreenshot", json!({ "format": "png", "captureBeyondViewport": true }));
+            self.call("Page.captureScreenshot", &json!({ "format": "png", "captureBeyondViewport": true }));
         taken["data"].as_str().unwrap().to_owned()
     }
 }
