@@ -631,11 +631,13 @@ fn hint(at: SocketAddr, is_named: impl Fn(IpAddr) -> bool) -> String {
 /// Name of the page for browsers in the list of what is answered.
 const BROWSERS: &str = "browsers";
 
-/// Returns the addresses that a browser on another host opens, one line for each address of the listener at `at`.
+/// Returns the addresses that a browser opens, one line for each address of the listener at `at`; only a browser on this host reaches a
+/// loopback address.
 fn pages(at: SocketAddr, is_secure: bool) -> String {
     let scheme = if is_secure { "https" } else { "http" };
     let line = |ip| format!("jitlat serve: in a browser: {scheme}://{}/\n", SocketAddr::new(ip, at.port()));
-    reachable_at(at.ip()).into_iter().map(line).collect()
+    let own = Some(at.ip()).filter(IpAddr::is_loopback);
+    own.into_iter().chain(reachable_at(at.ip())).map(line).collect()
 }
 
 #[cfg(test)]
@@ -648,6 +650,16 @@ mod tests {
         assert_eq!(said("192.0.2.7:2666"), "jitlat serve: on the other host: jitlat 192.0.2.7\n");
         assert_eq!(said("[2001:db8::7]:9"), "jitlat serve: on the other host: jitlat [2001:db8::7]:9\n");
         assert_eq!(said("127.0.0.1:2666"), "");
+    }
+
+    #[test]
+    fn the_address_of_the_page_is_printed_also_for_this_host() {
+        let printed = |at: &str, secure| pages(at.parse().unwrap(), secure);
+        assert_eq!(printed("127.0.0.1:2681", false), "jitlat serve: in a browser: http://127.0.0.1:2681/\n");
+        assert_eq!(
+            printed("[2001:db8::7]:1", true),
+            "jitlat serve: in a browser: https://[2001:db8::7]:1/\n"
+        );
     }
 
     fn arguments(options: &[&str]) -> Result<ServeArgs, clap::Error> {
