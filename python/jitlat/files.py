@@ -82,7 +82,8 @@ TASK_BYTES = 32 << 20
 
 
 def tasks(names: Sequence[str], at_least: int = 1) -> list[list[str]]:
-    """Divides files into tasks of about 32 MB, so that many small files are not many tasks; into `at_least` tasks, if there are as many files."""
+    """Divides files into tasks of about 32 MB, so that many small files are not many tasks; into `at_least` tasks or more, if there are as
+    many files of the same size."""
     if not names:
         return []
     system, _ = _system(names[0])

@@ -129,13 +129,14 @@ def test_spark_exchanges_no_packets(spark, archive, capsys):
     assert "sent_ns" not in plan
 
 
-def test_small_files_share_tasks(archive):
-    names = files.names(archive)
-    whole = files.tasks(names)
-    assert whole == [names]
-    for count in (2, 4, len(names)):
-        parts = files.tasks(names, count)
-        assert [name for part in parts for name in part] == names and count <= len(parts) <= len(names)
+def test_small_files_share_tasks(tmp_path):
+    names = [str(tmp_path / str(k)) for k in range(8)]
+    for name in names:
+        with open(name, "wb") as file:
+            file.write(bytes(100))
+    assert files.tasks(names) == [names]
+    assert files.tasks(names, 4) == [names[k : k + 2] for k in range(0, 8, 2)]
+    assert files.tasks(names, 100) == [[name] for name in names]
     assert files.tasks([]) == []
 
 

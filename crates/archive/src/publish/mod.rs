@@ -35,8 +35,8 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use tables::{TableColumn, Values};
 
-/// Maximum number of tests that are published together.
-const MAX_TESTS: usize = 20_000;
+/// Maximum number of tests that are published together. Each takes some 35 kB of memory.
+const MAX_TESTS: usize = 5000;
 /// Number of packets after which no further test is published together with the previous ones.
 const MAX_PACKETS: u64 = 20_000_000;
 
@@ -234,12 +234,13 @@ impl Publication<'_> {
         let keys: Vec<String> = selectors().map(|s| s.to_string()).collect();
         let tests = self.archive.tests_after(from, until, &keys, MAX_TESTS)?;
         let mut hours = HourPools::new();
-        if from < 0 {
+        // Only once: tests that are removed later were published before.
+        if self.manifest.files.is_empty() {
             self.archive.add_kept(&mut hours)?;
         }
         let Some(last) = tests.last() else {
             // Old tests were removed from the catalogue, and there are no others.
-            if !hours.is_empty() && self.manifest.files.is_empty() {
+            if !hours.is_empty() {
                 self.rollups(&hours, "0000000000-0000000000")?;
                 self.write_manifest()?;
             }

@@ -106,6 +106,12 @@ fn a_lake_has_every_test_once_and_the_figures_of_the_archive() {
     let expected: Vec<String> = expected.into_iter().collect();
     assert_eq!(tests_of(&lake), [expected.clone(), expected]);
 
+    // Published from now on, tests that were removed are in the roll-ups only.
+    let late = folder.path().join("late");
+    assert_eq!(publish(&archive, &late).tests as usize, known);
+    assert_eq!(merged(&late).values().map(|pool| pool.tests).sum::<u64>(), 90);
+    assert_eq!(publish(&archive, &late).files, 0);
+
     for key in ["sent", "loss", "latency-median", "latency-p99.9", "pdv-p99", "ipdv-mean-abs", "latency-max"]
     {
         let figure = Scalar::named(key).unwrap();

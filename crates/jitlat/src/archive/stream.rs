@@ -44,7 +44,7 @@ pub(super) struct StreamArgs {
     #[arg(long)]
     follow: bool,
     /// Maximum number of tests in a message
-    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=5000))]
     batch: u32,
     /// Command that sends a message, which it reads from its standard input; status 0 means sent
     ///
