@@ -349,6 +349,10 @@ impl FindingList {
     }
 
     fn privileges(&mut self, c: &Checkup) {
+        // Only Linux has capabilities, and these remedies.
+        if c.capabilities.is_empty() {
+            return;
+        }
         let lacks = |cap: Capability| c.capabilities.iter().any(|g| g.name == cap.name() && !g.held);
         if !c.machine.realtime_permitted {
             let text = "Real-time scheduling is not permitted: --realtime will have no effect.".to_owned();
