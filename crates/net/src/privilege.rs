@@ -67,6 +67,11 @@ impl fmt::Display for Capability {
     }
 }
 
+/// True if rights can be granted one by one, as on Linux.
+pub fn can_be_granted() -> bool {
+    sys::HAS_CAPABILITIES
+}
+
 /// Returns the command that grants `wanted` to this program.
 pub fn how_to_grant(wanted: &[Capability]) -> String {
     if !sys::HAS_CAPABILITIES {

@@ -181,6 +181,9 @@ fn adapter_clock(clock: &AdapterClock) -> String {
 }
 
 fn interfaces(page: &mut Page, c: &Checkup) {
+    if c.interfaces.is_empty() {
+        return;
+    }
     page.heading("Interfaces");
     for i in &c.interfaces {
         let mut facts = Vec::new();
@@ -212,6 +215,9 @@ fn interfaces(page: &mut Page, c: &Checkup) {
 }
 
 fn privileges(page: &mut Page, c: &Checkup) {
+    if c.capabilities.is_empty() {
+        return;
+    }
     page.heading("Privileges");
     for grant in &c.capabilities {
         let mark = if grant.held { "has" } else { "lacks" };

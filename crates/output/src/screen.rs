@@ -63,6 +63,13 @@ pub fn finished(screen: Screen, wanted: &WantedOutputs) -> String {
     followed_by(screen.in_short(REPEATED), wanted, &again())
 }
 
+/// Command that opens a page in the browser.
+pub(crate) const OPENER: &str = match std::env::consts::OS.as_bytes() {
+    b"windows" => "start",
+    b"macos" => "open",
+    _ => "xdg-open",
+};
+
 /// Like [`finished`], for reports without figures.
 pub fn finished_without_figures(screen: Screen) -> String {
     screen.in_short(REPEATED).followed_by(&again(), "every figure").show(&options())
@@ -72,7 +79,7 @@ pub fn finished_without_figures(screen: Screen) -> String {
 /// the page.
 pub fn followed_by(screen: Screen, wanted: &WantedOutputs, command: &str) -> String {
     let screen = match wanted.path("html") {
-        Some(page) => screen.followed_by(&format!("xdg-open {}", shell_word(page)), "figures"),
+        Some(page) => screen.followed_by(&format!("{OPENER} {}", shell_word(page)), "figures"),
         None => screen.followed_by(command, EVERYTHING),
     };
     screen.show(&options())
@@ -106,7 +113,7 @@ fn next(runs: &[AnalysedStream], origin: StreamOrigin<'_>, wanted: &WantedOutput
         }
     }
     if let Some(page) = wanted.path("html") {
-        return (format!("xdg-open {}", shell_word(page)), "figures");
+        return (format!("{OPENER} {}", shell_word(page)), "figures");
     }
     let logs: Vec<String> = runs.iter().filter_map(|run| run.log.as_deref()).map(shell_word).collect();
     match &logs[..] {

@@ -1,6 +1,7 @@
 //! The full console report of streams, the one-line report, and the check of thresholds.
 
 use crate::report::{AnalysedStream, shell_word};
+use crate::screen::OPENER;
 use crate::terminal;
 use crate::wanted::WantedOutputs;
 use jitlat_core::Direction;
@@ -24,7 +25,7 @@ pub fn figures_line(runs: &[AnalysedStream], wanted: &WantedOutputs, asked: bool
         return String::new();
     }
     if let Some(page) = wanted.path("html") {
-        return format!("\nfigures: xdg-open {}\n", shell_word(page));
+        return format!("\nfigures: {OPENER} {}\n", shell_word(page));
     }
     if let Some(folder) = wanted.path("plots") {
         return format!("\nfigures: ls {}\n", shell_word(folder));

@@ -16,7 +16,7 @@ use jitlat_net::doctor::machine::MachineReport;
 use jitlat_net::doctor::sockets::SocketReport;
 use jitlat_net::doctor::wake::{WakeLateness, lateness};
 use jitlat_net::pace::{PaceMode, Pacing};
-use jitlat_net::privilege::{Capability, how_to_grant};
+use jitlat_net::privilege::{Capability, can_be_granted, how_to_grant};
 use jitlat_net::stamp::StampMode;
 use jitlat_proto::twoway::{Overdue, PingPlan};
 use serde::Serialize;
@@ -124,7 +124,8 @@ impl Checkup {
         let pacing = Pacing::default();
         let spec = |budget| stream(Transport::Udp, question.period, question.payload.into(), budget);
         let plan = |spec| PingPlan { spec, wait: None, timeout: Span::seconds(1), overdue: Overdue::Space };
-        let missing: Vec<Capability> = Capability::ALL.into_iter().filter(|c| !c.is_held()).collect();
+        let known = Capability::ALL.into_iter().filter(|_| can_be_granted());
+        let missing: Vec<Capability> = known.clone().filter(|c| !c.is_held()).collect();
         Checkup {
             at: jitlat_net::clock::wall(),
             question: *question,
@@ -137,9 +138,9 @@ impl Checkup {
             machine,
             sockets: SocketReport::read(),
             interfaces: interfaces::all(),
-            capabilities: Capability::ALL
+            capabilities: known
                 .map(|c| HeldCapability { name: c.name(), purpose: c.purpose(), held: c.is_held() })
-                .into(),
+                .collect(),
             grant: (!missing.is_empty()).then(|| how_to_grant(&missing)),
         }
     }

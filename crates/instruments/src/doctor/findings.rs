@@ -355,6 +355,10 @@ impl FindingList {
                 format!("This user may not read {files}: load, power saving and adapters may be unknown.");
             self.add("unreadable", Level::Note, text, None);
         }
+        // Only Linux has capabilities, and these remedies.
+        if c.capabilities.is_empty() {
+            return;
+        }
         let lacks = |cap: Capability| c.capabilities.iter().any(|g| g.name == cap.name() && !g.held);
         if !c.machine.realtime_permitted {
             let text = "Real-time scheduling is not permitted: --realtime will have no effect.".to_owned();
