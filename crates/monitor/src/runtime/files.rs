@@ -16,7 +16,7 @@ pub fn check_files(file: &Path, model: &Model, host: usize) -> Vec<String> {
     let folder = file.parent().unwrap_or(Path::new(""));
     let mut faults = Vec::new();
     let mut check = |place: &'static str, found: Result<(), AnyError>| {
-        faults.extend(found.context(place).err().map(|e: MonitorError| explain(&e)))
+        faults.extend(found.context(place).err().map(|e: MonitorError| explain(&e)));
     };
     let own = &model.hosts[host];
     if let Some(source) = &own.key {
