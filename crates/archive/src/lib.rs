@@ -89,7 +89,7 @@ pub use error::ArchiveError;
 pub use find::{Endpoints, Filter, ListedTest, When};
 pub use incoming::{Arrived, IncomingLog, MAX_LOG_BYTES, Unfit};
 pub use named::{log_reader, log_text};
-pub use newest::{ArchiveExtent, BadSince, Newest};
+pub use newest::{ArchiveExtent, BadSince, Newest, TestFigures};
 pub use packets::VERSION as PACKETS_VERSION;
 pub use packets::{COLUMNS, PacketColumn, Width};
 pub use parts::{Assembly, TestHeader};

@@ -205,7 +205,7 @@ fn picker(view: &PathPage) -> Markup {
     let zone = &view.choice.zone;
     let (from, to) = view.here();
     let [src2, dst2] = view.choice.other.clone().unwrap_or_default();
-    let hosts: BTreeSet<&String> = view.hosts.iter().map(|(_, name)| name).collect();
+    let hosts: BTreeSet<&String> = view.hosts.values().collect();
     let zones = [UTC.to_owned(), zone.name.clone()];
     html! {
         form.limits.picker action=(view.path()) data-zone=(zone.name) {
