@@ -55,6 +55,17 @@ pub struct BadSince {
     pub at_least: bool,
 }
 
+/// Verdict and figures of a test.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TestFigures<const N: usize> {
+    /// Start, ns since 1970.
+    pub started_ns: i64,
+    /// Severity of the verdict: `good`, `fair`, `poor`, `bad` or `unknown`.
+    pub severity: String,
+    /// Values of the figures that were asked for; `None` if unknown.
+    pub values: [Option<f64>; N],
+}
+
 /// Number of tests in an archive, and the time that they cover.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArchiveExtent {
@@ -189,8 +200,7 @@ impl Archive {
         run().map_err(self.sql("reading"))
     }
 
-    /// Returns the tests of a stream in `from..to` (ns since 1970) in order: start, verdict and `figures` of each; a figure that
-    /// the archive does not have is `None`.
+    /// Returns the tests of a stream in `from..to` (ns since 1970) in order of time, with `figures` of each.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -216,7 +226,7 @@ impl Archive {
                 for (k, value) in values.iter_mut().enumerate() {
                     *value = row.get(k + 2)?;
                 }
-                Ok((row.get(0)?, row.get(1)?, values))
+                Ok(TestFigures { started_ns: row.get(0)?, severity: row.get(1)?, values })
             };
             tests.query_map([stream, from, to], take)?.collect::<rusqlite::Result<Vec<_>>>()
         };

@@ -23,7 +23,7 @@ pub const ALERTS: &str = "/alerts";
 /// Maximum number of silences that are read.
 const MAX_SILENCES: usize = 500;
 
-/// What the forms of a page need.
+/// Rights, secret and time zone of the forms of a page.
 pub struct AlertsForm<'a> {
     /// True if the reader may change alerts and silences.
     pub may_change: bool,

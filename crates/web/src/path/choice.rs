@@ -56,7 +56,7 @@ pub const RANGES: [RecentRange; 5] = [
     RecentRange { name: "1y", title: "1 y", length_ns: 365 * DAY },
 ];
 
-/// What the reader has chosen.
+/// Choice of the reader.
 #[derive(Clone, Debug)]
 pub struct ViewChoice {
     pub shown: ShownQuantity,

@@ -1,4 +1,4 @@
-//! `/path/A/B/csv`: what the page of a path shows, as a table for a spreadsheet.
+//! `/path/A/B/csv`: contents of the page of a path as a table for a spreadsheet.
 
 use super::{PathPage, PeriodFigures, read};
 use crate::problem::Problem;

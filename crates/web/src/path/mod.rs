@@ -178,7 +178,7 @@ struct PathSide {
     /// Names of both hosts; the address of one without a name.
     names: [String; 2],
     pools: Vec<StreamPeriod>,
-    /// What is drawn above the direction for comparison: its name, and its periods in the time of the page.
+    /// Streams that are drawn above the direction for comparison: the name of each, and its periods in the time of the page.
     overlays: Vec<(String, Vec<StreamPeriod>)>,
     last: Option<(TestVerdict, i64, TestId)>,
     bad_since: Option<i64>,

@@ -12,7 +12,7 @@ use std::fmt::Write;
 /// Default share of lost packets, in percent, above which a path counts as not available during a test.
 const DEFAULT_LOST_PERCENT: f64 = 20.0;
 
-/// What a report is about.
+/// Month, hours, paths and targets of a report.
 #[derive(Clone, Debug)]
 pub struct ReportChoice {
     pub zone: PageZone,

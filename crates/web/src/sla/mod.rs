@@ -16,7 +16,7 @@ use crate::problem::Problem;
 use crate::routes::RouteRequest;
 use crate::times::{self, CalendarUnit};
 use crate::verdict::TestVerdict;
-use jitlat_archive::{Archive, Newest};
+use jitlat_archive::{Archive, Newest, TestFigures};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -242,7 +242,7 @@ fn path(
     let is_round_trip = newest.stream.direction == "both";
     // A round trip has twice the time of one direction.
     let delay_target = delay_target(choice) * if is_round_trip { 2.0 } else { 1.0 };
-    for (at, severity, [loss, sent, delay, jitter]) in tests {
+    for TestFigures { started_ns: at, severity, values: [loss, sent, delay, jitter] } in tests {
         if !choice.is_open(at) {
             continue;
         }

@@ -171,7 +171,7 @@ fn definitions(all: &MonthReport) -> Markup {
     html! {
         h2 #definitions { "Definitions" }
         ul {
-            li { "Hours with tests: of the " (all.hours) " hours that count and have begun, those with a test. What happened in the others is unknown, and does not count." }
+            li { "Hours with tests: of the " (all.hours) " hours that count and have begun, those with a test. The others are unknown, and do not count." }
             li { "Available: tests that lost at most " (share(Some(all.unavailable_loss))) " of their packets." }
             li { "Good or fair: tests with this verdict, of those with a verdict." }
             li { "Loss target met: tests that lost at most " (share(Some(all.loss_target))) ", the limit of fair for " (all.profile) "." }
