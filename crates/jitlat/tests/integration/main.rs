@@ -27,6 +27,7 @@ mod compare;
 mod contrib;
 mod docs;
 mod doctor;
+mod fetched;
 mod field;
 mod figures;
 mod golden_report;
