@@ -185,6 +185,9 @@ fn text(found: &[ComparedParts]) -> String {
 
 /// Formats a difference with its sign; differences of shares are in percentage points.
 fn difference(figure: &Scalar, x: f64) -> String {
+    if x == 0.0 {
+        return "0".to_owned();
+    }
     let size = shown(figure, Some(x.abs()));
     let size = if figure.unit == ScalarUnit::Share { size.replace('%', "pp") } else { size };
     format!("{}{size}", if x < 0.0 { "-" } else { "+" })

@@ -53,8 +53,11 @@ pub struct FetchArgs {
 fn address(text: &str) -> Result<String, String> {
     let own = |rest: &str| {
         let authority = rest.split('/').next().unwrap_or_default();
-        let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
-        host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+        let host = match authority.strip_prefix('[') {
+            Some(rest) => rest.split(']').next(),
+            None => authority.split(':').next(),
+        };
+        host.and_then(|host| host.parse::<IpAddr>().ok()).is_some_and(|ip| ip.is_loopback())
     };
     match text.strip_prefix("http://") {
         Some(rest) if own(rest) => Ok(text.to_owned()),

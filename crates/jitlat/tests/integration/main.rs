@@ -29,6 +29,7 @@ mod contrib;
 mod devtools;
 mod docs;
 mod doctor;
+mod fetched;
 mod field;
 mod figures;
 mod golden_report;
