@@ -35,7 +35,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use tables::{TableColumn, Values};
 
-/// Maximum number of tests that are published together. Each takes some 35 kB of memory.
+/// Maximum number of tests that are published together. Each takes about 35 kB of memory.
 const MAX_TESTS: usize = 5000;
 /// Number of packets after which no further test is published together with the previous ones.
 const MAX_PACKETS: u64 = 20_000_000;
