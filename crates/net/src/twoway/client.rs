@@ -231,10 +231,10 @@ fn hint(carrier: Carrier, e: &io::Error) -> String {
             )
         }
         (_, io::ErrorKind::AddrNotAvailable) => format!("{e}: --bind must be an address of this host"),
-        _ if sys::is_no_device(&e) => {
+        _ if sys::is_no_device(e) => {
             format!("{e}: --interface must be an interface of this host; `ip link` lists them")
         }
-        _ if sys::is_invalid(&e) => {
+        _ if sys::is_invalid(e) => {
             format!("{e}: is there a route from the address or interface of --bind to that host?")
         }
         _ => e.to_string(),
