@@ -72,11 +72,11 @@ pub(crate) fn observe_drops(socket: &impl AsFd) {
 
 /// Makes the kernel report the address to which each packet was sent.
 pub(crate) fn observe_destination(socket: &impl AsFd, v6: bool) -> io::Result<()> {
-    match v6 {
-        true => setsockopt(socket, sockopt::Ipv6RecvPacketInfo, &true)?,
-        false => setsockopt(socket, sockopt::Ipv4PacketInfo, &true)?,
-    }
-    Ok(())
+    let set = match v6 {
+        true => setsockopt(socket, sockopt::Ipv6RecvPacketInfo, &true),
+        false => setsockopt(socket, sockopt::Ipv4PacketInfo, &true),
+    };
+    set.map_err(io::Error::from)
 }
 
 /// Sets the octet of DSCP and ECN field of sent packets.
