@@ -58,7 +58,7 @@ impl Reader {
         for file in names {
             let path = format!("{} $", file.trim_end_matches(".schema.json"));
             let schema = reader.file(&file).clone();
-            reader.walk(path, vec![Node { file, schema, through: BTreeSet::new() }], true);
+            reader.walk(&path, vec![Node { file, schema, through: BTreeSet::new() }], true);
         }
         reader.positions
     }
@@ -99,9 +99,9 @@ impl Reader {
         found
     }
 
-    fn walk(&mut self, path: String, nodes: Vec<Node>, always: bool) {
+    fn walk(&mut self, path: &str, nodes: Vec<Node>, always: bool) {
         let nodes: Vec<Node> = nodes.into_iter().flat_map(|node| self.alternatives(node)).collect();
-        let position = self.positions.entry(path.clone()).or_default();
+        let position = self.positions.entry(path.to_owned()).or_default();
         position.always = always;
         for node in &nodes {
             match &node.schema["type"] {
@@ -128,14 +128,14 @@ impl Reader {
         }
         let objects = objects.len();
         for (key, (schemas, in_all)) in keys {
-            self.walk(format!("{path}.{key}"), schemas, in_all == objects);
+            self.walk(&format!("{path}.{key}"), schemas, in_all == objects);
         }
         for (keyword, mark) in [("items", "[]"), ("additionalProperties", "{}")] {
             let within = nodes.iter().filter(|node| node.schema[keyword].is_object());
             let within: Vec<Node> =
                 within.map(|node| Node { schema: node.schema[keyword].clone(), ..node.clone() }).collect();
             if !within.is_empty() {
-                self.walk(format!("{path}{mark}"), within, true);
+                self.walk(&format!("{path}{mark}"), within, true);
             }
         }
     }
