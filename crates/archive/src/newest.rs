@@ -82,9 +82,6 @@ pub(crate) fn is_bad(severity: &str) -> bool {
     matches!(severity, "poor" | "bad")
 }
 
-/// Start of a test in ns since 1970, its verdict, and the requested figures; a figure that the archive does not have is `None`.
-pub type TestFigures<const N: usize> = (i64, String, [Option<f64>; N]);
-
 impl Archive {
     /// Returns the newest test of every stream that has tests, ordered by address.
     ///
