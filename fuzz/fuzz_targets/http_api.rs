@@ -47,13 +47,18 @@ enum Body {
 }
 
 const METHODS: [&str; 6] = ["GET", "POST", "PUT", "HEAD", "DELETE", "OPTIONS"];
-const PATHS: [&str; 16] = [
+const PATHS: [&str; 21] = [
     "/",
     "/path/1/2",
     "/test/1",
     "/hosts",
     "/compare",
     "/alerts",
+    "/path/1/2/csv",
+    "/alerts/1",
+    "/sla",
+    "/sla/csv",
+    "/api/v1/sla",
     "/api/v1/now",
     "/api/v1/path/1/2",
     "/api/v1/hosts",
@@ -65,9 +70,13 @@ const PATHS: [&str; 16] = [
     "/push/v1/tests",
     "/push/v1/tests/1",
 ];
-const KEYS: [&str; 12] =
-    ["from", "to", "stream", "src", "dst", "from2", "to2", "src2", "dst2", "show", "by", "token"];
-const KNOWN: [&str; 12] = [
+const KEYS: [&str; 19] = [
+    "from", "to", "stream", "src", "dst", "from2", "to2", "src2", "dst2", "show", "by", "token", "range",
+    "zone", "week", "month", "open", "close", "lost",
+];
+const KNOWN: [&str; 14] = [
+    "Europe/Oslo",
+    "2026-11",
     "192.0.2.1",
     "192.0.2.2",
     "2026-01-01",

@@ -29,8 +29,10 @@ use std::collections::BTreeMap;
 const RECENT_NS: i64 = 7 * DAY;
 /// Maximum number of tests that are shown individually.
 const MAX_TESTS: u64 = 600;
-/// Longest period whose tests are shown individually or by hour.
-const MAX_HOURS_NS: i64 = 32 * DAY;
+/// Longest period whose tests are shown individually, if they are few.
+const MAX_TESTS_NS: i64 = 32 * DAY;
+/// Longest period that is shown by hour: a month of hours of both directions would be a page of 2 MB.
+const MAX_HOURS_NS: i64 = 8 * DAY;
 /// Maximum number of tests in a period; if there are more, their verdicts are not read.
 const MAX_VERDICTS: u64 = 30_000;
 /// Maximum number of tests in a period; if there are more, the grades of their hosts are not read.
@@ -377,7 +379,7 @@ fn change((at_ns, bad, test): (i64, bool, TestId)) -> VerdictChange {
 /// Chooses the length of the pooled periods in a view.
 fn period(span: i64, tests: u64) -> PoolPeriod {
     match span {
-        _ if span <= HOUR || (tests <= MAX_TESTS && span <= MAX_HOURS_NS) => PoolPeriod::Test,
+        _ if span <= HOUR || (tests <= MAX_TESTS && span <= MAX_TESTS_NS) => PoolPeriod::Test,
         _ if span <= MAX_HOURS_NS => PoolPeriod::Hour,
         _ if span <= 800 * DAY => PoolPeriod::Day,
         _ => PoolPeriod::Month,
@@ -449,7 +451,7 @@ mod tests {
             (DAY, 8640, PoolPeriod::Hour),
             (7 * DAY, 2016, PoolPeriod::Hour),
             (31 * DAY, 10, PoolPeriod::Test),
-            (30 * DAY, 8640, PoolPeriod::Hour),
+            (30 * DAY, 8640, PoolPeriod::Day),
             (90 * DAY, 10, PoolPeriod::Day),
             (366 * DAY, 100_000, PoolPeriod::Day),
             (3000 * DAY, 100_000, PoolPeriod::Month),
