@@ -100,7 +100,7 @@ static MADE: LazyLock<Made> = LazyLock::new(|| {
         assert!(matches!(archive.add(&log, &tags), Ok(AddOutcome::New(_))));
     }
     let figure = Scalar::named("pdv-p99").expect("a figure");
-    archive.query(&Filter::default(), figure, PoolPeriod::Month).expect("roll-ups");
+    archive.query(&Filter::default(), &[figure], PoolPeriod::Month).expect("roll-ups");
     drop(archive);
     let db = Connection::open(root.join(CATALOGUE)).expect("a catalogue");
     db.execute_batch(ALERTS).expect("alerts");
@@ -197,7 +197,7 @@ fn read_everything(root: &Path) {
         let _ = archive.course(stream, PoolPeriod::Day, i64::MIN, i64::MAX);
     }
     let _ = archive.totals(None, 8);
-    let _ = archive.totals(Some(0), 8);
+    let _ = archive.totals(Some(&[0]), 8);
     let _ = archive.judged();
     let _ = archive.entered_after(0, 100);
     let _ = archive.rule_states("");
@@ -208,7 +208,7 @@ fn read_everything(root: &Path) {
     }
     let figure = Scalar::named("pdv-p99.9").expect("a figure");
     for period in [PoolPeriod::Test, PoolPeriod::Day, PoolPeriod::All] {
-        let _ = archive.query(&Filter::default(), figure, period);
+        let _ = archive.query(&Filter::default(), &[figure], period);
     }
     let _ = archive.check(true);
     let _ = archive.compact();

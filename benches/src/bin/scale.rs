@@ -243,7 +243,7 @@ fn small(folder: &Path) -> Result<()> {
     let forget = || Connection::open(root.join(CATALOGUE))?.execute("DELETE FROM rollups", []);
     let (merged, _, point) = best(UsageWho::RUSAGE_SELF, || {
         forget()?;
-        let found = archive.query(&Filter::default(), figure, PoolPeriod::Month)?;
+        let found = archive.query(&Filter::default(), &[figure], PoolPeriod::Month)?;
         Ok(found[0].1[0].tests)
     })?;
     let (_, bytes) = parquet_files(&root)?;
@@ -404,7 +404,7 @@ fn ask_year(root: &Path) -> Result<()> {
     let by = |period: PoolPeriod| {
         let filter = filter.clone();
         move |archive: &Archive| -> Result<usize> {
-            let found = archive.query(&filter, figure, period)?;
+            let found = archive.query(&filter, &[figure], period)?;
             Ok(found.iter().map(|(_, points)| points.len()).sum())
         }
     };

@@ -91,7 +91,7 @@ fn main() -> Result<()> {
         let mut insert =
             alone.prepare("INSERT OR REPLACE INTO tests VALUES ('10.0.0.1 10.0.0.2', ?, ?, ?)")?;
         for (a, b) in p99.iter().zip(&loss) {
-            insert.execute((a.start_ns, a.value, b.value))?;
+            insert.execute((a.start_ns, a.values[0], b.values[0]))?;
         }
     }
     alone.execute_batch("COMMIT")?;
@@ -115,7 +115,7 @@ fn main() -> Result<()> {
         let _ = writeln!(text, "# TYPE {name} gauge");
         for point in points {
             let scale = if name == "path_loss_ratio" { 1.0 } else { 1e9 };
-            if let Some(value) = point.value {
+            if let Some(value) = point.values[0] {
                 let (value, at) = (value / scale, point.start_ns as f64 / 1e9);
                 let _ = writeln!(text, "{name}{{src=\"10.0.0.1\",dst=\"10.0.0.2\"}} {value} {at:.3}");
             }
