@@ -359,10 +359,13 @@ impl Archive {
             let of = |n: Newest| Some((n.stream_id, n.stream, (n.started_ns, values.remove(&n.stream_id)?)));
             Ok(newest.filter_map(of).collect())
         };
-        let found = self.by_stream(of)?.into_iter();
-        Ok(found
-            .filter_map(|(number, of)| Some((number, of.into_iter().max_by_key(|(at, _)| *at)?.1)))
-            .collect())
+        let mut all = BTreeMap::new();
+        for (number, found) in self.by_stream(of)? {
+            if let Some((_, values)) = found.into_iter().max_by_key(|(at, _): &(i64, _)| *at) {
+                all.insert(number, values);
+            }
+        }
+        Ok(all)
     }
 
     pub(crate) fn united_extent(&self) -> Result<ArchiveExtent, ArchiveError> {

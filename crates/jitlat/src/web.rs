@@ -31,7 +31,7 @@ use std::sync::Arc;
                   tests from it."
 )]
 pub struct WebArgs {
-    /// Folders of archives, which tests fill with --archive DIR; several are shown as one
+    /// Folder of the archive that tests fill (--archive DIR); several are shown as one
     #[arg(value_name = "ARCHIVE", default_value = ".", hide_default_value = true)]
     archives: Vec<PathBuf>,
     /// Address, port, or both (127.0.0.1:2680); port 0: the system chooses

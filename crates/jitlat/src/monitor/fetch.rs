@@ -41,7 +41,7 @@ pub struct FetchArgs {
     /// Time between two looks at the server [default: 5m]
     #[arg(long, value_name = "T", value_parser = quantity::duration, requires = "fetch")]
     fetch_every: Option<Span>,
-    /// Certificate authorities of the server, in FILE (PEM) [default: those of this system]
+    /// Certificate authorities of the server, in FILE (PEM) [default: the system's]
     #[arg(long, value_name = "FILE", requires = "fetch")]
     fetch_ca_file: Option<PathBuf>,
     /// Fetch the file for the monitor that started this process

@@ -188,16 +188,13 @@ fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
     new.persist(path).map(drop).map_err(|e| e.error)
 }
 
-/// Returns what is at an address, at most as many bytes as the second argument says.
-type Download<'a> = dyn Fn(&str, usize) -> Result<Vec<u8>, PostError> + 'a;
-
 impl FetchSource {
     /// Fetches the file, and stores it at `file` if it is signed, newer than the one there, and without faults.
     ///
     /// # Errors
     /// [`FetchError`]; the file that is there stays as it is.
     pub fn update(&self, file: &Path, instruments: &dyn Instruments) -> Result<FetchOutcome, FetchError> {
-        self.update_by(file, instruments, &|address, most| {
+        self.update_by(file, instruments, |address, most| {
             get(address, self.ca_file.as_deref(), DOWNLOAD_LIMIT, most)
         })
     }
@@ -206,7 +203,7 @@ impl FetchSource {
         &self,
         file: &Path,
         instruments: &dyn Instruments,
-        get: &Download<'_>,
+        get: impl Fn(&str, usize) -> Result<Vec<u8>, PostError>,
     ) -> Result<FetchOutcome, FetchError> {
         let address = &self.address;
         let download = |address: &str, most| {
@@ -277,7 +274,7 @@ mod tests {
                 (source.address.clone(), contents(&format!("{text}.toml"))),
                 (format!("{}.minisig", source.address), contents(&format!("{signature}.toml.minisig"))),
             ]);
-            source.update_by(&file, &crate::runtime::fake::Simple, &|address, most| {
+            source.update_by(&file, &crate::runtime::fake::Simple, |address, most| {
                 let file = files[address].clone();
                 if file.len() > most { Err(PostError::TooLarge(most)) } else { Ok(file) }
             })

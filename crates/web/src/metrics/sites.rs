@@ -49,7 +49,7 @@ impl SiteTotals {
     pub fn update(&mut self, archive: &Archive) -> Result<(), ArchiveError> {
         let sites = sites(archive)?;
         let now = archive.entered_counts()?;
-        // Fewer tests mean that the archive was replaced. Other sites divide all tests anew.
+        // Fewer tests mean that the archive was replaced. With other sites all tests are divided again.
         let before = self.entered.take().filter(|before| {
             before.len() == now.len() && before.iter().zip(&now).all(|(a, b)| a <= b) && self.sites == sites
         });
@@ -174,7 +174,7 @@ mod tests {
         };
         by_site.update(&archive, 4).unwrap();
         check(&by_site);
-        // What is new is added, and removed tests stay counted, also if everything is read again.
+        // New tests are added, and removed tests stay counted, also if everything is read again.
         add(folder.path(), &archive, (2, 3), 5);
         by_site.update(&archive, 4).unwrap();
         check(&by_site);
