@@ -44,7 +44,7 @@ pub struct MonitorArgs {
     file: PathBuf,
     /// Check the file, print every fault with line and column, and exit
     ///
-    /// Files that it names for this host, or for that of --host, are checked, too: keys, certificates, authorities, tokens.
+    /// With --host the files that it names for this host are checked, too: keys, certificates, authorities, tokens.
     #[arg(long)]
     check: bool,
     /// Print the timetable and the load of each host, and exit
@@ -148,10 +148,8 @@ pub fn run(args: &MonitorArgs) -> Result<ExitStatus> {
         warn!("{}: {shortfall}", args.file.display());
     }
     if args.check {
-        // Other files are on other hosts.
-        let faults = host
-            .or_else(|| runtime::this_host(&model))
-            .map(|host| runtime::check_files(&args.file, &model, host));
+        // Files are on the host that reads them, and this may be another one.
+        let faults = host.map(|host| runtime::check_files(&args.file, &model, host));
         if let Some(faults) = faults.filter(|faults| !faults.is_empty()) {
             faults.iter().for_each(|fault| error!("{}: {fault}", args.file.display()));
             return Ok(ExitStatus::NotMeasured);

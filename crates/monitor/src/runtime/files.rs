@@ -2,7 +2,6 @@
 
 use super::access;
 use super::error::{AnyError, Context, MonitorError, explain};
-use super::own;
 use crate::Model;
 use crate::alert::rule::NotifyMethod;
 use crate::model::{CollectorTrust, KeySource, Readers};
@@ -65,11 +64,6 @@ pub fn check_files(file: &Path, model: &Model, host: usize) -> Vec<String> {
         }
     }
     faults
-}
-
-/// Returns the index of this host in the file, by its name or an address of its interfaces; `None` if it is not there, or not clear.
-pub fn this_host(model: &Model) -> Option<usize> {
-    own::find(model).ok()
 }
 
 fn key(source: &KeySource, folder: &Path) -> Result<(), AnyError> {

@@ -50,7 +50,7 @@ pub use confine::MonitorConfinement;
 pub use equipment::{CaptureResult, Equipment, ServerKeys, TestSite};
 pub use error::{AnyError, MonitorError};
 pub use fetched::{FetchError, FetchOutcome, FetchSource, SigningKey, UnfitKey};
-pub use files::{check_files, this_host};
+pub use files::check_files;
 pub use on_demand::DemandedTest;
 pub use run::{MonitorSettings, Requests, SlotCounts, load, named, run};
 pub use watch::ArchiveWatch;
