@@ -263,7 +263,7 @@ fn main() -> Result<()> {
     // The first query for a period stores its figures; do this for all periods at once, without the limit of a request.
     let all = Filter::default();
     let figure = Scalar::named("pdv-p99").ok_or("no such figure")?;
-    Archive::open_to_write(&path)?.query(&all, figure, PoolPeriod::Month)?;
+    Archive::open_to_write(&path)?.query(&all, &[figure], PoolPeriod::Month)?;
     served(&path, |address| ask(address, "/path/10.0.0.1/10.0.0.2?from=1970-01-01"))?;
     page(&path, "/path/10.0.0.1/10.0.0.2", 300)?;
     page(&path, "/path/10.0.0.1/10.0.0.2?range=30d", 300)?;
