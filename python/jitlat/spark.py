@@ -83,7 +83,7 @@ def _merged_states(states: pd.Series) -> bytes:  # type: ignore[type-arg,unused-
 
 def merge(states: Column) -> Column:
     """Aggregate of a column of states, such as `state` of the roll-ups of a lake: the state of all tests of a group."""
-    # Its type has no aggregates that return bytes.
+    # The types of pandas_udf do not include aggregates that return bytes.
     aggregate: Any = pandas_udf
     merged: Column = aggregate(_merged_states, "binary")(states)
     return merged
