@@ -1,4 +1,4 @@
-"""A year of a mesh of 100 hosts on two collectors, published to a lake: every program finds the figures of the archives.
+"""A year of a mesh of 100 hosts on two collectors, published to a lake: every program must compute the figures of the archives.
 
     python year.py --minutes 1 --folder /tmp/year        (JITLAT: the command)
 """
@@ -35,7 +35,8 @@ JITLAT = os.environ.get("JITLAT", "jitlat")
 
 
 def log(path, test, packets, part):
-    """A test between two neighbours about when a `part` of the year is over: delays with a tail, losses, and a bad month for some paths."""
+    """Writes the log of a test between two neighbours, at about the time when a `part` of the year is over: delays with a tail, losses, and a bad month for some
+    paths. Returns the number of the sender."""
     random = np.random.default_rng(test)
     source = int(random.integers(HOSTS))
     target = (source + 1 + int(random.integers(NEIGHBOURS))) % HOSTS
@@ -59,7 +60,7 @@ def log(path, test, packets, part):
 
 
 def made(folder, minutes, packets):
-    """Adds tests to the archives of the collectors for some minutes, and publishes them a few times meanwhile. Returns their number."""
+    """Adds tests to the archives of the collectors for some minutes, and publishes the archives a few times meanwhile. Returns the number of tests."""
     archives = [jitlat.Archive(folder / name, create=True) for name in COLLECTORS]
     begun, tests, publications = time.monotonic(), 0, 0
     logs = folder / "logs"

@@ -19,7 +19,7 @@ rustPlatform.buildRustPackage {
     "jitlat"
   ];
   buildType = "dist";
-  # Tests need network namespaces, which the build's sandbox does not have.
+  # Tests need network namespaces, which the sandbox of the build does not permit.
   doCheck = false;
   nativeBuildInputs = [ installShellFiles ];
   postInstall = lib.optionalString (stdenv.buildPlatform.canExecute stdenv.hostPlatform) ''

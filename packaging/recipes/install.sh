@@ -30,7 +30,7 @@ archive_for() {
     esac
 }
 
-# fetch NAME: a file of the release, into the current folder.
+# fetch NAME: fetches a file of the release into the current folder.
 fetch() {
     case $from in
     *://*)
@@ -46,7 +46,7 @@ fetch() {
     esac || fail "cannot fetch $1 from $from"
 }
 
-# ed25519 SIGNATURE FILE: whether a signature of 64 bytes over a file is that of the key in key.der.
+# ed25519 SIGNATURE FILE: succeeds if a signature of 64 bytes over a file was made with the key in key.der.
 ed25519() {
     openssl pkeyutl -verify -pubin -keyform DER -inkey key.der -rawin -in "$2" -sigfile "$1" > /dev/null 2>&1
 }
@@ -81,7 +81,7 @@ verify_signature() {
     esac
 }
 
-# verify_checksum FILE: its line in SHA256SUMS.
+# verify_checksum FILE: compares a file with its line in SHA256SUMS.
 verify_checksum() {
     expected=$(awk -v file="$1" '$2 == file { print $1 }' SHA256SUMS)
     [ -n "$expected" ] || fail "SHA256SUMS has no checksum of $1: nothing was installed"
@@ -95,7 +95,7 @@ verify_checksum() {
     [ "${actual%% *}" = "$expected" ] || fail "$1 differs from its checksum: nothing was installed"
 }
 
-# newer A B: whether version A is newer than version B.
+# newer A B: succeeds if version A is newer than version B.
 newer() {
     awk -v a="$1" -v b="$2" 'BEGIN {
         split(a, x, /[.~-]/); split(b, y, /[.~-]/)
@@ -104,7 +104,7 @@ newer() {
     }'
 }
 
-# put FILE FOLDER MODE: a file into a folder, by a rename, so that a running program is not overwritten.
+# put FILE FOLDER MODE: installs a file into a folder, by a rename, so that a running program is not overwritten.
 put() {
     new_file=$2/.${1##*/}.new
     if ! { mkdir -p "$2" && cp "$1" "$new_file" && chmod "$3" "$new_file" && mv -f "$new_file" "$2/${1##*/}"; }; then
@@ -176,5 +176,5 @@ main() {
     fi
 }
 
-# At the end, so that a script that arrived only in part does nothing.
+# This call is the last line, so that a script that arrived only in part does nothing.
 main "$@"

@@ -47,7 +47,7 @@ from ._jitlat import (
 )
 
 
-# It has all methods of a sequence.
+# `Tests` has all methods of a sequence.
 getattr(Sequence, "register")(Tests)
 
 

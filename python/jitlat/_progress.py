@@ -61,7 +61,7 @@ def in_notebook() -> bool:
 
 
 def chosen(progress: Callable[[list[Stream]], object] | bool | None) -> Callable[[list[Stream]], object] | None:
-    """The function that receives the progress; None if nobody wants it."""
+    """Returns the function that receives the progress; None if it is not shown."""
     if progress is None or progress is True:
         notebook = in_notebook()
         return Notebook() if notebook else Terminal() if progress else None

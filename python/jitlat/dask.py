@@ -1,5 +1,6 @@
-"""Archives on Dask. Each file of a dataset is a task; tasks exchange summaries and pools, never packets. Everything returned is delayed:
-`.compute()` makes a pyarrow.Table of it, on the cluster of the current client. The workers' Python needs this module and pyarrow.
+"""Archives on Dask. Each file of a dataset is a task; tasks exchange summaries and pools, never packets.
+
+Everything returned is delayed: `.compute()` makes a pyarrow.Table of it, on the cluster of the current client. The workers' Python needs this module and pyarrow.
 
     table = jitlat.dask.rollup("s3://bucket/archive", by=("path", "day")).compute()
 """

@@ -77,13 +77,13 @@ def names(dataset: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) ->
     return files
 
 
-#: Bytes of files that are one task of an engine, if they are small.
+#: Maximum total size of small files that are one task of an engine, in bytes.
 TASK_BYTES = 32 << 20
 
 
 def tasks(names: Sequence[str], at_least: int = 1) -> list[list[str]]:
-    """Divides files into tasks of about 32 MB, so that many small files are not many tasks; into `at_least` tasks or more, if there are as
-    many files of the same size."""
+    """Divides files into tasks of about 32 MB, so that many small files are few tasks; into smaller ones if there would be fewer than
+    `at_least` tasks."""
     if not names:
         return []
     system, _ = _system(names[0])

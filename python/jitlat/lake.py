@@ -46,8 +46,8 @@ def _located(lake: str | os.PathLike[str], filesystem: Any = None) -> tuple[Any,
 
 
 class Store:
-    """Files of a lake in any file system of pyarrow. A file appears whole, because object stores have no others; only one program at a time may
-    publish an archive there, because they have no locks."""
+    """Files of a lake in any file system of pyarrow. Object stores show a file only when it is complete. They have no locks, so only one program at a
+    time may publish an archive there."""
 
     def __init__(self, lake: str | os.PathLike[str], filesystem: Any = None) -> None:
         self._system, self._root = _located(lake, filesystem)
@@ -203,7 +203,7 @@ def chdb() -> None:
 def iceberg(lake: str | os.PathLike[str], catalog: Any, *, namespace: str = "jitlat", filesystem: Any = None) -> dict[str, int]:
     """Registers the files of a lake as Iceberg tables `packets`, `summaries` and `rollups` of a catalog of pyiceberg, without copying them. Each
     call makes the tables equal to the manifests, in one snapshot per table; a call that finds nothing new makes none. Returns the number of files that were
-    added to each table. Publish with `again` only if the old files may vanish: older snapshots refer to them."""
+    added to each table. Older snapshots refer to files that a publication with `again` removes."""
     system, root = _located(lake, filesystem)
     text = os.fspath(lake)
     base = text.rstrip("/") if "://" in text else "file://" + os.path.abspath(text)

@@ -1,5 +1,6 @@
-"""Archives on Ray. Each file of a dataset is a task; tasks exchange summaries and pools, never packets. Functions return references:
-`ray.get` makes a pyarrow.Table of one. The workers' Python needs this module and pyarrow.
+"""Archives on Ray. Each file of a dataset is a task; tasks exchange summaries and pools, never packets.
+
+Functions return references: `ray.get` makes a pyarrow.Table of one. The workers' Python needs this module and pyarrow.
 
     table = ray.get(jitlat.ray.rollup("s3://bucket/archive", by=("path", "day")))
 """

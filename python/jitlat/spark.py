@@ -1,5 +1,6 @@
-"""Archives on Spark. Each file of a dataset, or several small ones, is a task that reads it with pyarrow and analyses its tests; rows of packets never
-enter Spark, and are never exchanged. The workers' Python needs this module, pyarrow and pandas; files are paths or URIs that every worker can read.
+"""Archives on Spark. Each file of a dataset, or several small ones, is a task; rows of packets never enter Spark.
+
+A task reads its files with pyarrow and analyses their tests. The workers' Python needs this module, pyarrow and pandas; files are paths or URIs that every worker can read.
 
     summaries = jitlat.spark.summaries("s3://bucket/archive")                  # one row per test
     days = jitlat.spark.rollup("s3://bucket/archive", by=("path", "day"))      # one row per path and day, exact
@@ -82,7 +83,7 @@ def _merged_states(states: pd.Series) -> bytes:  # type: ignore[type-arg,unused-
 
 def merge(states: Column) -> Column:
     """Aggregate of a column of states, such as `state` of the roll-ups of a lake: the state of all tests of a group."""
-    # Its type has no aggregates that return bytes.
+    # The types of pandas_udf do not include aggregates that return bytes.
     aggregate: Any = pandas_udf
     merged: Column = aggregate(_merged_states, "binary")(states)
     return merged

@@ -248,9 +248,9 @@ impl Archive {
         Err(Error::new_err(text))
     }
 
-    /// Writes the tests that were added since the last time to a lake: a folder, or a URI (`s3://`, `gs://`,
+    /// Writes the tests that were added since the last publication to a lake: a folder, or a URI (`s3://`, `gs://`,
     /// `hdfs://`, which need pyarrow). `filesystem`: a `pyarrow.fs.FileSystem` to be used instead of that of the URI;
-    /// `name`: of this archive in the lake; `again`: replace what was published. Returns counts. Like `jitlat
+    /// `name`: name of this archive in the lake; `again`: replace what was published. Returns counts. Like `jitlat
     /// archive publish`; see `jitlat.lake` for Iceberg.
     #[pyo3(signature = (lake, *, name = None, again = false, filesystem = None))]
     fn publish<'py>(

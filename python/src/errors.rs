@@ -27,7 +27,7 @@ pub fn failed(error: impl StdError) -> PyErr {
     Error::new_err(text)
 }
 
-/// Like [`failed`], for a table that was passed to this module: its faults are not those of a catalogue.
+/// Like [`failed`], for a fault in a table that was passed to this module, not in a catalogue.
 pub fn of_table(error: ArchiveError) -> PyErr {
     match error {
         ArchiveError::Impossible(problem) => {

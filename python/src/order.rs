@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 pub struct RowOrder {
     /// `rx_index` of the next row.
     next: u64,
-    /// Rows that came before a row with a smaller `rx_index`.
+    /// Rows retained because a row with a smaller `rx_index` is missing, by `rx_index`.
     waiting: BTreeMap<u64, LogRow>,
-    /// True if two rows have the same `rx_index`, as in logs that were joined by hand: such rows stay as they are.
+    /// True if two rows have the same `rx_index`, as in logs that were joined by hand: further rows stay in their order.
     is_ambiguous: bool,
 }
 
@@ -34,7 +34,8 @@ impl RowOrder {
         Ok(())
     }
 
-    /// Returns `rows`, and rows before them that waited, in order; rows with gaps before them wait.
+    /// Takes rows in any order. Returns those of them, and of the retained rows, that continue the previous ones without a gap,
+    /// in order; retains the others.
     pub fn restore(&mut self, rows: Vec<LogRow>) -> Vec<LogRow> {
         let in_order = |next: u64| rows.iter().zip(next..).all(|(row, index)| row.index == index);
         if self.is_ambiguous {
@@ -63,7 +64,7 @@ impl RowOrder {
         ready
     }
 
-    /// Returns the rows that wait, in order: a log with unreadable rows has gaps.
+    /// Returns the retained rows in order, across gaps, which a log with unreadable rows has.
     pub fn rest(&mut self) -> Vec<LogRow> {
         std::mem::take(&mut self.waiting).into_values().collect()
     }

@@ -334,7 +334,7 @@ impl Tests {
 /// The packets of the tests in the archive in the folder `directory`, ordered by start: of all tests whose packets are
 /// stored, or of those between the hosts `path` ("A:B"), started at `since` or later and before `before`
 /// ("2026-11-23", "7d", or a `datetime` with time zone), with all `tags` and `labels`, of a `protocol`, `direction` and
-/// `severity`. Nothing of a test is read before it is used.
+/// `severity`. A test is read only when it is used.
 #[pyfunction]
 #[pyo3(signature = (directory, *, path = None, since = None, before = None, tags = None, labels = None, protocol = None, direction = None,
                     severity = None))]
