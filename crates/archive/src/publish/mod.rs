@@ -161,7 +161,7 @@ impl Archive {
             return Ok(());
         }
         Err(ArchiveError::Usage(format!(
-            "'{}' was published from another archive, or from this one before its catalogue was made again: give another \
+            "'{}' was published from another archive, or from this one before its catalogue was rebuilt: give another \
              --name, or --again to replace what was published",
             manifest.archive
         )))

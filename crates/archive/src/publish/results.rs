@@ -67,7 +67,7 @@ impl Archive {
     }
 
     /// Returns true if `through` is a test of this archive that was, or may have been, added as that number. It is false
-    /// for another archive, and after the catalogue was made again, which numbers tests again from 1.
+    /// for another archive, and after the catalogue was rebuilt, because that numbers tests again from 1.
     ///
     /// # Errors
     /// [`ArchiveError`].

@@ -62,10 +62,11 @@ fn format_parser() -> impl TypedValueParser<Value = &'static str> {
 /// Sends the results of tests that were not sent yet.
 pub(super) fn run(args: &StreamArgs) -> Result<ExitStatus> {
     let format = RESULT_FORMATS.iter().find(|format| format.name == args.format);
-    let format = format.with_context(|| format!("--as {}: this build does not have it", args.format))?;
+    let format =
+        format.with_context(|| format!("--as {}: this build does not include this format", args.format))?;
     let signals = Signals::to_stop()?;
     let root = &args.place.archive;
-    // Watched before the first look, so that no test is missed in between.
+    // Watch before the first read, so that no test is missed between the two.
     let watch = args.follow.then(|| CatalogueWatch::watch(&[root])).transpose()?;
     let archive = Archive::open(root)?;
     file::check(&args.state).with_context(|| "--state".to_owned())?;
@@ -126,7 +127,7 @@ fn read_state(path: &Path, archive: &Archive) -> Result<Option<PublishedThrough>
         .with_context(|| format!("--state: {} is not a state of `archive stream`", path.display()))?;
     if !archive.has_entered(&through)? {
         bail!(
-            "--state: {} is about another archive, or about this one before its catalogue was made again: remove it to send all \
+            "--state: {} belongs to another archive, or to this one before its catalogue was rebuilt: remove it to send all \
              tests (those with a known hash are repeated), or give another file",
             path.display()
         );

@@ -96,7 +96,7 @@ fn a_state_belongs_to_one_archive() {
     fs::write(folder.join("sent"), "{\"entered\":3,\"test\":\"0000000000000001\"}").unwrap();
     let done = stream(folder, &["--state", "sent"], "cat > got");
     assert_eq!(done.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&done.stderr).contains("about another archive"));
+    assert!(String::from_utf8_lossy(&done.stderr).contains("belongs to another archive"));
     assert!(!folder.join("got").exists());
 }
 

@@ -136,7 +136,7 @@ impl BrowserTest {
         self.began + self.spec.period().times(i64::from(self.spec.packets())) + GRACE
     }
 
-    /// Checks a request. If it is one of this test, it is returned to the browser unchanged.
+    /// Checks a request, and counts it as answered. On success the caller returns it to the browser unchanged.
     ///
     /// # Errors
     /// [`BrowserError::Request`].

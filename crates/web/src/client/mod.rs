@@ -60,7 +60,7 @@ pub fn post(address: &str, body: String, ca_file: Option<&Path>, limit: Duration
     send(address, request, Body::from(body), ca_file, limit, None).map(drop)
 }
 
-/// Reads at most `most` bytes from the `http://` or `https://` address within `limit`, with certificates as for [`post`]. Redirections are
+/// Reads at most `most` bytes from the `http://` or `https://` address within `limit`, with certificates as for [`post`]. Redirects are
 /// errors.
 ///
 /// # Errors

@@ -75,7 +75,7 @@ impl PathPage {
     fn name(&self, period: &PeriodFigures) -> String {
         let length = match self.named().course.by {
             "test" => 19,
-            // A day of UTC begins within one of another zone.
+            // Days and months of UTC begin within those of other zones, so that their starts are shown with the time.
             "day" if self.choice.zone.is_utc() => 10,
             "month" if self.choice.zone.is_utc() => 7,
             _ => 16,

@@ -1,4 +1,4 @@
-//! `/sla`: report of a month: for each path availability, targets met and the worst hours, within hours of business.
+//! `/sla`: report of a month: for each path availability, targets met and the worst hours, within business hours.
 //!
 //! * `choice` – month, hours, paths and targets, from the parameters of the address
 //! * `view` – the page, which is also made for paper; `csv` – the same as a table for a spreadsheet
@@ -144,7 +144,7 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     values.get(values.len() / 2).copied()
 }
 
-/// Returns what a report depends on: the tests of the archive, and the current hour, which ends the measured time.
+/// Returns a text that changes whenever a report may change: with the tests of the archive, and with the current hour.
 pub fn version(archive: &Archive, _: &RouteRequest) -> Result<String, Problem> {
     Ok(format!("{:?} {}", archive.extent()?, times::now() / times::HOUR))
 }

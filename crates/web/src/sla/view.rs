@@ -50,7 +50,7 @@ fn form(choice: &super::ReportChoice, sites: &BTreeSet<&str>) -> Markup {
                     @for known in &PROFILES { option value=(known.name) selected[known.name == choice.profile.name] { (known.name) } }
                 }
             } " "
-            label { "Available up to % lost " input type="number" name="lost" min="0" max="100" step="any" value=(choice.lost_percent); } " "
+            label { "Available up to a loss of (%) " input type="number" name="lost" min="0" max="100" step="any" value=(choice.lost_percent); } " "
             label { "Host " input type="search" name="name" value=(choice.host) size="12"; } " "
             @if !sites.is_empty() {
                 label { "Site "

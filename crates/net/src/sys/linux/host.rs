@@ -18,7 +18,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::Duration;
 
-/// Parts that nobody has tried on this system; `None`: everything was run.
+/// Description of the parts that were never run on this system; `None`: everything was run.
 pub(crate) const NEVER_RUN: Option<&str> = None;
 /// Time before a deadline at which a thread that spins stops sleeping: longer than almost every wake-up latency of an idle
 /// machine, but only 6 % of a processor at 1000 packets per second.

@@ -22,7 +22,7 @@ pub use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 pub(crate) const IN_PROGRESS: i32 = libc::EINPROGRESS;
 /// Number of the error of a datagram that is too long.
 pub(crate) const MESSAGE_TOO_LONG: i32 = libc::EMSGSIZE;
-/// Parts that nobody has tried on this system.
+/// Description of the parts that were never run on this system.
 pub(crate) const NEVER_RUN: Option<&str> = Some(
     "this version was compiled and linked, never run: nothing of it is known to work, neither waits, stamps on arrival, TTL \
      and DSCP of received packets, ICMP, nor the live view",

@@ -40,7 +40,7 @@ impl<T: AsSocket> AsFd for T {
 pub(crate) const IN_PROGRESS: i32 = ws::WSAEINPROGRESS;
 /// Number of the error of a datagram that is too long.
 pub(crate) const MESSAGE_TOO_LONG: i32 = ws::WSAEMSGSIZE;
-/// Parts that nobody has tried on this system.
+/// Description of the parts that were never run on this system.
 pub(crate) const NEVER_RUN: Option<&str> = Some(
     "this version was run under Wine, never on Windows itself: neither its waits and clocks, nor DSCP, ICMP without the \
      rights of an administrator, firewalls, nor the live view in a console",
