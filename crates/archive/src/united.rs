@@ -337,7 +337,7 @@ impl Archive {
             Ok(all.collect())
         };
         let newest = self.by_stream(of)?.into_iter().filter_map(|(number, found)| {
-            // Of the same test, the member knows more whose run of bad tests is longer.
+            // If members have the same newest test, the one with the longer run of bad tests has more of the earlier ones.
             let run = |n: &Newest| n.bad.map_or(0, |bad| bad.tests);
             let newest = found.into_iter().max_by_key(|n| (n.started_ns, run(n)))?;
             Some(Newest { stream_id: number, ..newest })
@@ -433,7 +433,7 @@ impl Archive {
             let about = [&alert.alert, &alert.scope, &alert.test, &alert.src, &alert.dst].map(Clone::clone);
             let same = newest_about.get(&about).map(|at| &mut once[*at]);
             match same.filter(|same| same.resolved_ns.is_none_or(|end| alert.since_ns <= end)) {
-                // It fires for as long as one of the judges says so.
+                // The alert fires as long as it fires according to one of the judges.
                 Some(same) => {
                     same.resolved_ns = same.resolved_ns.zip(alert.resolved_ns).map(|(a, b)| a.max(b));
                     same.paths = same.paths.max(alert.paths);

@@ -32,7 +32,7 @@ pub struct BrowserArgs {
     pub web_port: u16,
     /// Serve the page over HTTPS, with the certificate and private key in FILE (PEM)
     ///
-    /// Only its owner may read the file. Browsers give pages over HTTPS a finer clock.
+    /// The file must be readable by its owner only. Browsers give pages over HTTPS a finer clock.
     #[arg(long, value_name = "FILE", requires = "web", conflicts_with = "public")]
     pub web_certificate: Option<PathBuf>,
     /// Store the measurements of browsers in the archive DIR

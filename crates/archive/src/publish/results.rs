@@ -83,7 +83,7 @@ impl Archive {
         Ok(*entered <= newest && found.is_none_or(|found| found.to_string() == *test))
     }
 
-    /// Returns the newest test; `None` if there is none.
+    /// Returns the test that was added last; `None` if there is none, or only tests of early versions, which have no number of addition.
     ///
     /// # Errors
     /// [`ArchiveError`].

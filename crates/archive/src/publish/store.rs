@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// Files of a lake, by names like `packets/archive=net/day=2026-11-23/0000000001-0000000090.parquet`. A file appears
 /// whole or not at all.
 pub trait LakeStore {
-    /// Takes the right to publish as `name`, until this value is dropped.
+    /// Locks `name`, so that no other program publishes as `name` until this value is dropped.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if another program is publishing as `name`.

@@ -20,7 +20,7 @@ pub fn write(archive: &Archive, all: &Alerts, silences: &[Silence], form: &Alert
         1 => ("bad", "1 alert is firing.".to_owned()),
         n => ("bad", format!("{n} alerts are firing.")),
     };
-    // One that was ended before its start has no length.
+    // A silence that was ended before its start has no length.
     let silences: Vec<&Silence> =
         silences.iter().filter(|silence| silence.until_ns > all.now_ns.max(silence.from_ns)).collect();
     let header = html! { p.what { "Paths, hosts and sites that violate a rule, and times without messages about them" } };

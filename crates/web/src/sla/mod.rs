@@ -26,7 +26,7 @@ const FIGURES: [&str; 4] = ["loss", "sent", "latency-p99", "pdv-p99"];
 const MAX_PATHS: usize = 500;
 /// Maximum number of tests that are read for a report.
 const MAX_TESTS: u64 = 3_000_000;
-/// Number of worst hours of each path, and in all.
+/// Maximum number of worst hours in a report.
 const WORST_HOURS: usize = 10;
 
 /// Report of a month.
@@ -57,7 +57,7 @@ pub struct MonthReport {
     pub loss_target: f64,
     /// Share of lost packets above which a path counts as not available during a test.
     pub unavailable_loss: f64,
-    /// Paths with tests in the month, by names; at most 500.
+    /// Paths with tests in the hours that count, by names; at most 500.
     pub paths: Vec<PathMonth>,
     /// Number of further paths that were left out, because the report would take too long.
     pub left_out: u64,

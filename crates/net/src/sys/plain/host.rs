@@ -80,7 +80,7 @@ pub(crate) fn has_capability(_: &str) -> bool {
     false
 }
 
-/// Returns false: who runs this process does not matter here.
+/// Returns false: the rights of the user who runs this process are not examined on these systems.
 pub(crate) fn is_root() -> bool {
     false
 }

@@ -13,10 +13,10 @@ pub(crate) struct StampFlags {
     pub(super) sent: bool,
 }
 
-/// Longest wait in a receive call, which a shutdown of the socket does not end.
+/// Longest wait in a receive call. It is limited, because a shutdown of the socket does not end the call on these systems.
 pub(crate) const LONGEST_WAIT: Option<std::time::Duration> = Some(std::time::Duration::from_millis(100));
 
-/// Returns the text of an error. That of Windows is in the user's language, and Wine has none.
+/// Returns the kind and number of an error of the system, because Windows has texts in the user's language, and Wine has none.
 pub(crate) fn reason(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(number) => format!("{} (error {number} of the system)", error.kind()),

@@ -42,8 +42,8 @@ pub(crate) const IN_PROGRESS: i32 = ws::WSAEINPROGRESS;
 pub(crate) const MESSAGE_TOO_LONG: i32 = ws::WSAEMSGSIZE;
 /// Description of the parts that were never run on this system.
 pub(crate) const NEVER_RUN: Option<&str> = Some(
-    "this version was run under Wine, never on Windows itself: neither its waits and clocks, nor DSCP, ICMP without the \
-     rights of an administrator, firewalls, nor the live view in a console",
+    "this version was run under Wine, never on Windows itself: its waits and clocks, DSCP, ICMP without the rights of an \
+     administrator, firewalls and the live view in a console are untested there",
 );
 /// Time before a deadline at which a thread stops sleeping and spins: the timers of Windows have steps of 0.5 ms, and the
 /// waits for sockets of 1 ms.
@@ -135,7 +135,7 @@ pub(crate) fn poll(fds: &mut [PollFd<'_>], timeout: Option<Span>) -> io::Result<
     let timeout =
         timeout.map(|span| span.0.max(0).unsigned_abs().div_ceil(1_000_000).min(i32::MAX as u64) as i32);
     if fds.is_empty() {
-        // Windows does not wait for nothing.
+        // WSAPoll fails without sockets.
         std::thread::sleep(Duration::from_millis(timeout.unwrap_or(50).unsigned_abs().into()));
         return Ok(0);
     }
@@ -287,7 +287,7 @@ pub(crate) fn interfaces() -> io::Result<Vec<super::InterfaceAddress>> {
 /// Returns the number of an interface, if `name` is a number.
 ///
 /// # Errors
-/// It is not.
+/// `name` is not a number.
 pub(crate) fn interface_index(name: &str) -> io::Result<u32> {
     name.parse().map_err(|_| ErrorKind::NotFound.into())
 }
