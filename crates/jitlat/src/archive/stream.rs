@@ -76,6 +76,7 @@ pub(super) fn run(args: &StreamArgs) -> Result<ExitStatus> {
     }
     let work = Work::of("sending results");
     let (mut sent, mut pause) = (0u64, RETRY_S.0);
+    let tests = |n: u64| if n == 1 { "1 test".to_owned() } else { format!("{n} tests") };
     while !signals.stop().is_requested() {
         let after = through.as_ref().map_or(-1, |through| through.entered);
         let results = archive.results_after(after, args.batch as usize)?;
@@ -94,7 +95,7 @@ pub(super) fn run(args: &StreamArgs) -> Result<ExitStatus> {
                 through = Some(now);
                 sent += results.len() as u64;
                 pause = RETRY_S.0;
-                work.describe(&format!("sending results: {sent} tests"));
+                work.describe(&format!("sending results: {}", tests(sent)));
             }
             Err(_) if signals.stop().is_requested() => break,
             Err(e) if args.follow => {
@@ -107,13 +108,12 @@ pub(super) fn run(args: &StreamArgs) -> Result<ExitStatus> {
                 pause = (2 * pause).min(RETRY_S.1);
             }
             Err(e) => {
-                return Err(
-                    e.context(format!("{sent} tests were sent, and the next run continues with the others"))
-                );
+                let tests = tests(sent);
+                return Err(e.context(format!("{tests} sent; the next run continues with the others")));
             }
         }
     }
-    work.print(&format!("{sent} tests sent\n"))?;
+    work.print(&format!("{} sent\n", tests(sent)))?;
     Ok(ExitStatus::Measured)
 }
 

@@ -83,7 +83,7 @@ fn headline(all: &MonthReport) -> Markup {
             @if let Some(least) = least { "; the lowest availability is " (percent(Some(least))) }
             "."
         }
-        @if all.left_out > 0 { p { (all.left_out) " further paths are left out: choose a host or a site." } }
+        @if all.left_out > 0 { p { "Paths that are left out: " (all.left_out) ". Choose a host or a site." } }
     }
 }
 
@@ -171,7 +171,7 @@ fn definitions(all: &MonthReport) -> Markup {
     html! {
         h2 #definitions { "Definitions" }
         ul {
-            li { "Hours with tests: of the " (all.hours) " hours that count and have begun, those with a test. The others are unknown, and do not count." }
+            li { "Hours with tests: of the " (all.hours) " hours that count and have begun, those with a test. The state of the path in the other hours is unknown." }
             li { "Available: tests that lost at most " (share(Some(all.unavailable_loss))) " of their packets." }
             li { "Good or fair: tests with this verdict, of those with a verdict." }
             li { "Loss target met: tests that lost at most " (share(Some(all.loss_target))) ", the limit of fair for " (all.profile) "." }

@@ -99,7 +99,7 @@ pub(crate) fn sleep_until(until: SteadyTime) {
     let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &at);
 }
 
-/// Waits between two looks of a thread that spins: not at all, because a look costs less than a microsecond.
+/// Pause of a spinning thread between two checks of its condition: none, because a check takes less than a microsecond.
 #[inline]
 pub(crate) fn spin() {}
 

@@ -49,7 +49,7 @@ pub(crate) fn sleep_until(until: SteadyTime) {
     }
 }
 
-/// Waits between two looks of a thread that spins, because a look is a system call, which is slow on some systems.
+/// Pauses between two checks of a spinning thread, because a check is a system call, which is slow on some systems.
 pub(crate) fn spin() {
     let until = steady_ns() + 50_000;
     while steady_ns() < until {
