@@ -26,7 +26,7 @@ use std::path::PathBuf;
 /// Maximum number of archives that are opened as one.
 pub const MAX_MEMBERS: usize = 16;
 
-/// A member, and the number that something has in it.
+/// A member, and the number of a stream in it.
 type Place<'a> = (&'a Archive, i64);
 
 fn united(member: usize, local: i64) -> i64 {
@@ -81,7 +81,7 @@ impl Archive {
         self.members.iter().enumerate().map(|(k, member)| Ok((k, of(member)?))).collect()
     }
 
-    /// Like `each`, for something that a filter may refuse because a member does not know a host. Fails if all members refuse.
+    /// Like `each`, but skips members that refuse, because a filter names a host that they do not know. Fails if all members refuse.
     fn each_that_knows<T>(
         &self,
         of: impl Fn(&Archive) -> Result<T, ArchiveError>,
@@ -457,7 +457,7 @@ impl Archive {
         Ok(once)
     }
 
-    /// Returns the member that recorded an alert, or anything else with such a number, and its number there.
+    /// Returns the member to which the number of an alert or a silence belongs, and the number there.
     pub(crate) fn member_of(&self, number: i64) -> Option<(&Archive, i64)> {
         let base = MAX_MEMBERS as i64;
         Some((self.members.get(number.rem_euclid(base) as usize)?, number.div_euclid(base)))

@@ -234,7 +234,7 @@ impl Publication<'_> {
         let keys: Vec<String> = selectors().map(|s| s.to_string()).collect();
         let tests = self.archive.tests_after(from, until, &keys, MAX_TESTS)?;
         let mut hours = HourPools::new();
-        // Only once: tests that are removed later were published before.
+        // This is needed only once, because tests that are removed later were published before.
         if self.manifest.files.is_empty() {
             self.archive.add_kept(&mut hours)?;
         }

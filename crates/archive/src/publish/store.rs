@@ -104,7 +104,7 @@ impl LakeStore for LakeFolder {
                 fs::remove_dir_all(entry.path())?;
             }
         }
-        // On the same file system, so that files can be renamed.
+        // The folder is on the same file system as the lake, so that files can be renamed.
         tempfile::Builder::new().prefix(&prefix).tempdir_in(&self.root).map(StagingFolder)
     }
 
@@ -136,7 +136,7 @@ impl LakeStore for LakeFolder {
         let to = self.root.join(name);
         let folder = to.parent().unwrap_or(&self.root);
         modes::make_folder(folder)?;
-        // Synced before it is renamed: after a power failure, the name must not refer to an incomplete file.
+        // Sync the file before it is renamed: after a power failure, the name must not refer to an incomplete file.
         File::open(from)?.sync_all()?;
         fs::rename(from, &to)?;
         File::open(folder)?.sync_all()

@@ -79,7 +79,7 @@ fn headline(all: &MonthReport) -> Markup {
     html! {
         p.headline.(class) {
             (whole) " of " (all.paths.len()) @if all.paths.len() == 1 { " path was" } @else { " paths were" }
-            " good or fair in all tests"
+            " good or fair in all tests with a verdict"
             @if let Some(least) = least { "; the lowest availability is " (percent(Some(least))) }
             "."
         }
