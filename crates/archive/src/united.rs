@@ -457,7 +457,7 @@ impl Archive {
         Ok(once)
     }
 
-    /// Returns the member to which the number of an alert or a silence belongs, and the number there.
+    /// Returns the member that recorded the alert `number`, and its number there.
     pub(crate) fn member_of(&self, number: i64) -> Option<(&Archive, i64)> {
         let base = MAX_MEMBERS as i64;
         Some((self.members.get(number.rem_euclid(base) as usize)?, number.div_euclid(base)))
