@@ -74,7 +74,7 @@ pub(crate) fn set_priority(_: &impl AsFd, _: u32) -> io::Result<()> {
     super::only_linux("--priority")
 }
 
-/// Returns an error: buffers are not cut.
+/// Returns an error: these systems do not divide buffers into datagrams.
 pub(crate) fn set_segment(_: &impl AsFd, _: u16) -> io::Result<()> {
     super::only_linux("cutting buffers into datagrams")
 }
@@ -85,7 +85,7 @@ pub(crate) fn send_parts(socket: &impl AsFd, parts: &[IoSlice<'_>]) -> io::Resul
     SockRef::from(&socket).send_vectored(parts)
 }
 
-/// Returns true: buffers are not cut.
+/// Returns true: these systems do not divide buffers into datagrams.
 pub(crate) fn refuses_segments(_: &io::Error) -> bool {
     true
 }

@@ -183,7 +183,7 @@ pub(crate) fn set_stamps(_: &impl AsFd, flags: StampFlags) -> io::Result<()> {
 /// Sets the octet of DSCP and ECN field of sent packets.
 ///
 /// # Errors
-/// Always, unless the octet is 0: the call succeeds without an effect, unless a policy of the administrator permits it.
+/// Always, unless the octet is 0: the call succeeds, but has an effect only if a policy of the administrator permits it.
 pub(crate) fn set_traffic_class(socket: &impl AsFd, octet: u8) -> io::Result<()> {
     let socket = socket.as_fd();
     let socket = SockRef::from(&socket);
