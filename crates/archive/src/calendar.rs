@@ -216,7 +216,7 @@ impl WeekHours {
         if !self.has(date.weekday()) {
             return None;
         }
-        // An end on the day after the next does not exist: the hours are at most one day long.
+        // The hours are at most one day long, so they end on the next day at the latest.
         let end = match self.until > DAY_MINUTES {
             true => self.zone.instant(date.tomorrow().ok()?, self.until - DAY_MINUTES)?,
             false => self.zone.instant(date, self.until)?,

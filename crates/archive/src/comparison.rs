@@ -15,7 +15,7 @@ use jitlat_core::scalars::{Scalar, ScalarUnit};
 
 /// Maximum number of groups into which a part is divided; even.
 const MAX_GROUPS: usize = 40;
-/// Minimum number of hours with tests from which groups are made of hours, which are read from roll-ups, not of tests.
+/// Minimum number of hours with tests for which groups consist of hours, which are read from roll-ups; with fewer, of tests.
 const MIN_HOURS: usize = 20;
 /// Minimum number of groups of a part for which changes have intervals.
 const MIN_GROUPS: usize = 8;
@@ -69,7 +69,7 @@ pub struct PeriodChange {
     pub before: Option<f64>,
     /// Value of all packets after the time, in the figure's unit; `None` if undefined.
     pub after: Option<f64>,
-    /// 95 % interval of `after` minus `before`; `None` if there are fewer than eight tests on either side, for extremes and
+    /// 95 % interval of `after` minus `before`; `None` if either side has fewer than eight groups of tests, for extremes and
     /// counts, for a percentile with few packets above it, and if the figure does not vary.
     pub interval: Option<(f64, f64)>,
 }
@@ -113,7 +113,7 @@ struct Part {
 
 impl Part {
     fn of(groups: &[Pool]) -> Part {
-        // Sums of the groups from the end, so that each pool is merged three times however many groups there are.
+        // With sums of the groups from the end, each pool is merged only three times, however many groups there are.
         let mut later = vec![Pool::default()];
         for group in groups.iter().rev() {
             later.push(sum(&[group.clone(), later[later.len() - 1].clone()]));
@@ -140,7 +140,7 @@ impl Part {
         let n = groups as f64;
         let mean = values.iter().sum::<f64>() / n;
         let variance = (n - 1.0) / n * values.iter().map(|x| (x - mean).powi(2)).sum::<f64>();
-        // A share of which no packet was observed may still be that of one packet.
+        // Without any observed packet the variance would be 0, but the share may still be that of one packet.
         let least = if figure.unit == ScalarUnit::Share {
             (1.0 / self.whole.sent.max(1) as f64).powi(2)
         } else {

@@ -109,8 +109,8 @@ fn doubt(
     Ok(())
 }
 
-/// Returns the tests in `files` that wait for a collector: its name, the number up to which it is settled, the tests' numbers.
-/// Collectors without such tests are left out.
+/// Returns the tests in `files` that wait for a collector: for each collector its name, the number up to which it is settled, and the
+/// numbers of these tests. Collectors without such tests are left out.
 pub(crate) fn waiting_in(
     db: &Connection,
     files: &[i64],

@@ -345,9 +345,7 @@ pub fn prunable(found: &Pruned) -> String {
     let mut text = format!("would remove the packets of {packets_of} ({files}, {bytes}) and {tests}\n");
     if *waited > 0 {
         let waited = counted(*waited, "test");
-        text += &format!(
-            "{waited} that are waiting for a collector: would not be sent, but counted as dropped\n"
-        );
+        text += &format!("{waited} waiting for a collector would be counted as dropped, and not sent\n");
     }
     text
 }

@@ -1,5 +1,6 @@
 //! [`Archive::each_pool`]: the pools of all streams one after another, for sums over many streams. Unlike [`Archive::totals`] it takes one
-//! pass over the stored roll-ups, and only one pool is in memory at a time.
+//! pass over the stored roll-ups of a single archive, with only one pool in memory at a time. Several archives as one are read by
+//! [`Archive::totals`].
 
 use crate::error::ArchiveError;
 use crate::packed::{read_delays, read_pool};
@@ -154,7 +155,7 @@ impl Archive {
         };
         let tests = counts("SELECT stream, count(*) FROM tests GROUP BY stream")?;
         let removed = counts("SELECT stream, count(*) FROM kept GROUP BY stream")?;
-        // Each test is in exactly one of the roll-ups that have not been added to a longer one, unless these were not made yet.
+        // Each test is in exactly one of the roll-ups that have not been added to a longer one, unless roll-ups are missing.
         let pooled = counts("SELECT stream, sum(tests) FROM rollups WHERE pooled = 0 GROUP BY stream")?;
         let is_complete = |(stream, count): (&i64, &i64)| {
             (pooled.get(stream) == Some(count) && !removed.contains_key(stream)).then_some(*stream)
@@ -169,7 +170,7 @@ impl Archive {
         self.known_failure(self.pass(query, [], &|stream| complete.contains(&stream), take))
     }
 
-    /// Calls `take` with the stream and the pool of each row of a query, if the stream is wanted.
+    /// Calls `take` with the stream and the pool of each row of a query whose stream is wanted.
     fn pass(
         &self,
         query: &str,

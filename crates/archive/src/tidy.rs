@@ -401,7 +401,7 @@ impl Archive {
             let packets_of = packets_of.collect::<rusqlite::Result<Vec<u64>>>()?.iter().sum();
             let tests = match keep {
                 Retention::Tests { .. } => {
-                    // The other tests in the file of an old test have packets that are retained, and so does the test.
+                    // An old test is retained if its packet file contains a newer test, because files are removed as a whole.
                     let old = format!(
                         "SELECT count(*) FROM tests t WHERE {DATED} < ?1 AND (file IS NULL OR \
                          NOT EXISTS (SELECT 1 FROM tests o WHERE o.file = t.file AND min(o.started_ns, o.added_ns) >= ?1))"

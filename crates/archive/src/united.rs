@@ -26,7 +26,7 @@ use std::path::PathBuf;
 /// Maximum number of archives that are opened as one.
 pub const MAX_MEMBERS: usize = 16;
 
-/// A member, and the number that something has in it.
+/// A member, and the number of a stream in it.
 type Place<'a> = (&'a Archive, i64);
 
 fn united(member: usize, local: i64) -> i64 {
@@ -81,7 +81,7 @@ impl Archive {
         self.members.iter().enumerate().map(|(k, member)| Ok((k, of(member)?))).collect()
     }
 
-    /// Like `each`, for something that a filter may refuse because a member does not know a host. Fails if all members refuse.
+    /// Like `each`, but skips members that refuse, because a filter names a host that they do not know. Fails if all members refuse.
     fn each_that_knows<T>(
         &self,
         of: impl Fn(&Archive) -> Result<T, ArchiveError>,
@@ -337,7 +337,7 @@ impl Archive {
             Ok(all.collect())
         };
         let newest = self.by_stream(of)?.into_iter().filter_map(|(number, found)| {
-            // Of the same test, the member knows more whose run of bad tests is longer.
+            // If members have the same newest test, the one with the longer run of bad tests has more of the earlier ones.
             let run = |n: &Newest| n.bad.map_or(0, |bad| bad.tests);
             let newest = found.into_iter().max_by_key(|n| (n.started_ns, run(n)))?;
             Some(Newest { stream_id: number, ..newest })
@@ -433,7 +433,7 @@ impl Archive {
             let about = [&alert.alert, &alert.scope, &alert.test, &alert.src, &alert.dst].map(Clone::clone);
             let same = newest_about.get(&about).map(|at| &mut once[*at]);
             match same.filter(|same| same.resolved_ns.is_none_or(|end| alert.since_ns <= end)) {
-                // It fires for as long as one of the judges says so.
+                // The alert fires as long as it fires according to one of the judges.
                 Some(same) => {
                     same.resolved_ns = same.resolved_ns.zip(alert.resolved_ns).map(|(a, b)| a.max(b));
                     same.paths = same.paths.max(alert.paths);
@@ -457,7 +457,7 @@ impl Archive {
         Ok(once)
     }
 
-    /// Returns the member that recorded an alert, or anything else with such a number, and its number there.
+    /// Returns the member that recorded the alert `number`, and its number there.
     pub(crate) fn member_of(&self, number: i64) -> Option<(&Archive, i64)> {
         let base = MAX_MEMBERS as i64;
         Some((self.members.get(number.rem_euclid(base) as usize)?, number.div_euclid(base)))

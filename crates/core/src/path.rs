@@ -395,7 +395,8 @@ impl Path {
         for hop in &self.hops {
             let Some((seen, usual)) = hop.ecn.zip(hop.usual_mark()) else { continue };
             let (after_ttl, from, earlier) = before;
-            // A mark that no probe had at the hop before, although it may be that of a part of the probes only.
+            // A changed mark counts if no answer quoted it before this hop, even if only a part of the probes has it, or if it is now the
+            // usual one.
             let is_change = |to: &Ecn| *to != from && seen[*to] > 0 && (earlier[*to] == 0 || *to == usual);
             let change = |to| MarkChange {
                 after_ttl,

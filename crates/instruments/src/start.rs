@@ -92,7 +92,7 @@ impl StartGate {
         }
         if let Some(at) = at {
             if (at - setup) - host.wall() > Span::ZERO {
-                // Also in the log of a script: otherwise the command would seem to hang.
+                // This is logged without a terminal, too: otherwise the command would seem to hang.
                 tracing::info!("--start-at: waiting until {}", utc_date(at));
             }
             loop {

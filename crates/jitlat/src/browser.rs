@@ -32,7 +32,7 @@ pub struct BrowserArgs {
     pub web_port: u16,
     /// Serve the page over HTTPS, with the certificate and private key in FILE (PEM)
     ///
-    /// Only its owner may read the file. Browsers give pages over HTTPS a finer clock.
+    /// The file must be readable by its owner only. Browsers give pages over HTTPS a finer clock.
     #[arg(long, value_name = "FILE", requires = "web", conflicts_with = "public")]
     pub web_certificate: Option<PathBuf>,
     /// Store the measurements of browsers in the archive DIR
@@ -51,12 +51,12 @@ impl BrowserArgs {
         self.web_certificate.is_some()
     }
 
-    /// Returns the archive that the page needs; `None` if it needs none.
+    /// Returns the archive in which measurements are stored; `None` without `--web-archive`.
     pub fn archive(&self) -> Option<&Path> {
         self.web_archive.as_deref()
     }
 
-    /// Checks that the archive can be written, and makes it if it does not exist.
+    /// Checks that the archive can be written, and creates it if it does not exist.
     pub fn check_archive(&self) -> Result<()> {
         archive::check(self.archive(), false).context("--web-archive")
     }
@@ -91,7 +91,7 @@ impl BrowserResults for ReportMaker {
             let added = PreparedTest::measured(&session, &records, &[]).and_then(|test| add(root, test));
             match added {
                 Ok(()) => info!("archived a browser's test in {}", root.display()),
-                // The user of the browser has the report nevertheless.
+                // The user of the browser receives the report nevertheless.
                 Err(e) => error!("--web-archive {}: {e}", root.display()),
             }
         }

@@ -82,8 +82,8 @@ pub fn run(args: &DemoArgs) -> Result<ExitStatus> {
     Ok(status)
 }
 
-/// Returns a new file for the page with the figures, which the screen names for a person at a terminal; `None` for programs, in a build without
-/// figures, and with `--open`, which has a file of its own.
+/// Creates a temporary file for the page with the figures, whose name is printed on the terminal. `None` if standard output is not a
+/// terminal, in a build without figures, and with `--open`, which creates its own file.
 fn figures_to_show(args: &DemoArgs) -> Result<Option<PathBuf>> {
     let report = &args.one_way.report;
     if args.open || !report.shows_screen() || !terminal::is_terminal() || !cfg!(feature = "plots") {

@@ -37,7 +37,7 @@ pub fn run(args: &DoctorArgs) -> Result<ExitStatus> {
     let stop = interrupt::stop()?;
     let question = CheckupTraffic { period: args.period, payload: args.payload, duration: args.duration };
     if terminal::is_terminal() && !args.outputs.is_silent() {
-        // One line, and no progress: drawing it would be noise of the kind that is measured.
+        // Print one line instead of progress, because drawing progress would disturb the measurement.
         info!("measuring this host; with default settings this takes about 7 s");
     }
     let checkup = Checkup::make(&question, &stop);

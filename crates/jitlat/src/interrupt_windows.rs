@@ -14,11 +14,11 @@ pub fn stop() -> Result<Stop> {
         true => std::process::exit(2),
         false => requested.request(),
     };
-    wake::on_interrupt(handler).context("installing a handler of Ctrl-C, which ends the test early")?;
+    wake::on_interrupt(handler).context("installing a handler for Ctrl-C, which ends the test early")?;
     Ok(stop)
 }
 
-/// Ctrl-C for a command that runs until it is stopped, as an event that ends waits.
+/// Handler of Ctrl-C for a command that runs until it is stopped; Ctrl-C also ends its waits.
 #[derive(Debug)]
 pub struct Signals {
     stop: Stop,
@@ -37,11 +37,11 @@ impl Signals {
             requested.request();
             waiting.request();
         };
-        wake::on_interrupt(handler).context("installing a handler of Ctrl-C")?;
+        wake::on_interrupt(handler).context("installing a handler for Ctrl-C")?;
         Ok(Signals { stop, received })
     }
 
-    /// The same as [`Signals::to_stop`]: Windows has no signal to read files again.
+    /// Same as [`Signals::to_stop`], because Windows has no signal that requests to read files again.
     pub fn to_stop_or_reload() -> Result<Signals> {
         Signals::to_stop()
     }
@@ -58,7 +58,7 @@ impl Signals {
         &self.stop
     }
 
-    /// Returns false: nothing requests to read files again.
+    /// Returns false, because Windows has no signal that requests to read files again.
     pub fn reload(&self) -> bool {
         false
     }

@@ -628,7 +628,7 @@ fn hint(at: SocketAddr, is_named: impl Fn(IpAddr) -> bool) -> String {
     reachable_at(at.ip()).into_iter().filter(|ip| is_named(*ip)).map(line).collect()
 }
 
-/// Name of the page for browsers in the list of what is answered.
+/// Name of the page for browsers in the list of protocols that the server answers.
 const BROWSERS: &str = "browsers";
 
 /// Returns the addresses that a browser opens, one line for each address of the listener at `at`; only a browser on this host reaches a

@@ -61,7 +61,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-// Much of what only Linux can do has no caller on other systems.
+// On other systems, much of the code for functions that exist only on Linux has no caller.
 #![cfg_attr(not(target_os = "linux"), allow(dead_code))]
 
 mod accept;

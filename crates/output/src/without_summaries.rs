@@ -1,4 +1,4 @@
-//! Replacement for JSON as input of comparisons in builds without it: the types of a summary are hundreds, and each is compiled to be read.
+//! Stand-in for `summaries` in builds without the feature `summaries`: reading JSON would add code for the hundreds of types of a summary.
 
 use crate::error::{Error, Result};
 use crate::joined::JoinedSweeps;

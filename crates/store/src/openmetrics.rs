@@ -110,7 +110,7 @@ pub fn tags(s: &Summary) -> Vec<(String, &str)> {
     tag_labels(&s.session.tags)
 }
 
-/// Like [`tags`], of tags by their keys.
+/// Same as [`tags`], for any map from keys to values.
 pub fn tag_labels(tags: &BTreeMap<String, String>) -> Vec<(String, &str)> {
     let is_alone = |key: &String| tags.keys().all(|other| other == key || !same_label(key, other));
     tags.iter().filter(|(key, _)| is_alone(key)).map(|(key, value)| (label(key), value.as_str())).collect()

@@ -44,7 +44,8 @@ pub(crate) fn numbered<T: Copy>(tabs: &[(T, &str)], tab: T, digit: char) -> T {
     k.and_then(|k| tabs.get(k)).map_or(tab, |(tab, _)| *tab)
 }
 
-/// Returns the start and end of the displayed time range within `all` ns, for its length and its end; `None`: everything, the current time.
+/// Returns the start and end of the displayed time range within `all` ns. `span` is its length (`None`: all of it), `end` its end (`None`:
+/// the current time).
 pub(crate) fn window(span: Option<i64>, end: Option<i64>, all: i64) -> [i64; 2] {
     let span = span.unwrap_or(all).min(all);
     let end = end.unwrap_or(all).clamp(span, all);

@@ -18,7 +18,7 @@ pub(super) struct BoundedClock {
 }
 
 /// Returns the correction of the one-way delays of a stream whose smallest raw delay is `min`; `None` if the clocks do
-/// not bound them. No clock was set during the stream.
+/// not bound them. Assumes that no clock was set during the stream.
 pub(super) fn bounded_clock(min: i64, clock: &ClockEstimate) -> Option<BoundedClock> {
     match (clock.correction_ns, clock.bound_ns) {
         (Some(_), _) if !is_bounded(clock) => None,

@@ -163,8 +163,8 @@ fn page(folder: &Path, page: &str, limit_ms: u64) -> Result<()> {
     Ok(())
 }
 
-/// Processor time in which SQLite alone reads the start and the verdict of every test once: what a page would need at least that
-/// examined them all. It grows with the archive and with the load of the machine as the pages do.
+/// Processor time in which SQLite alone reads the start and the verdict of every test once: the minimum for a page that
+/// examines them all. It grows with the archive and with the load of the machine as the pages do.
 fn baseline(folder: &Path) -> Result<Duration> {
     let before = processor_time();
     let db = Connection::open(folder.join(jitlat_archive::CATALOGUE))?;

@@ -111,8 +111,8 @@ impl App {
         runs || matches!(self.access, ReadAccess::Token(_))
     }
 
-    /// True if a client with these rights may acknowledge alerts, and make and end silences. Users of this host may change
-    /// what they could change in the archive itself.
+    /// True if a client with these rights may acknowledge alerts, and make and end silences. If tests cannot be
+    /// started from the page, users of this host may, because they could change the archive directly.
     pub fn may_change_alerts(&self, role: UserRole) -> bool {
         role == UserRole::Run || (matches!(self.access, ReadAccess::Local) && self.runs.is_none())
     }

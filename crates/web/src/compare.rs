@@ -206,7 +206,7 @@ pub fn page(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem> 
     Ok(page::page_in_zone("Compare", PageTab::Compare, &zone, &header, &main).0)
 }
 
-/// Maximum number of hosts that are listed for selection; of more, the names are typed.
+/// Maximum number of hosts in a list to choose from; if there are more, the reader types names.
 const MAX_SELECTED_HOSTS: usize = 100;
 
 fn form(found: Option<&ComparedPeriods>, hosts: &BTreeMap<&str, &str>, zone: &PageZone) -> Markup {

@@ -65,11 +65,11 @@ pub struct SlotsNow {
     pub lost: Vec<(String, u64)>,
 }
 
-/// A maintenance of the monitor's file: a time in which no alert begins to fire.
+/// A maintenance period in the monitor's file, during which no alert begins to fire.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PlannedMaintenance {
-    /// Hosts and tests.
+    /// Hosts and tests to which it applies.
     pub about: String,
     /// Days, hours, start and end, in UTC.
     pub when: String,
@@ -88,7 +88,7 @@ impl MonitorState {
         *self.now.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
     }
 
-    /// Publishes the maintenance of the file.
+    /// Publishes the maintenance periods of the file.
     pub fn set_maintenance(&self, all: Vec<PlannedMaintenance>) {
         *self.maintenance.lock().unwrap_or_else(PoisonError::into_inner) = all;
     }
@@ -97,7 +97,7 @@ impl MonitorState {
         self.now.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the maintenance of the file.
+    /// Returns the maintenance periods of the file.
     pub(crate) fn maintenance(&self) -> Vec<PlannedMaintenance> {
         self.maintenance.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -200,7 +200,7 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/api/v1/sla",
         kind: RouteKind::ExpensiveJson(api::month, sla::version),
-        about: "Report of a month: for each path availability, targets met and the worst hours, within hours of business.",
+        about: "Report of a month: for each path availability, targets met and the worst hours, within business hours.",
         parameters: REPORTED,
     },
     Route {

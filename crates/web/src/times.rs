@@ -63,7 +63,7 @@ impl CalendarUnit {
         let between = |first: Date, next: Option<Date>| Some((start(first)?, start(next?)?));
         let found = match self {
             CalendarUnit::Hour => {
-                // Of zones that differ from UTC by a part of an hour, too.
+                // The shift makes this right for zones whose offset is not whole hours, too.
                 let shift = zone.offset(at);
                 let begun =
                     at.saturating_add(shift).div_euclid(HOUR).saturating_mul(HOUR).saturating_sub(shift);

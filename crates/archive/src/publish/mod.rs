@@ -161,7 +161,7 @@ impl Archive {
             return Ok(());
         }
         Err(ArchiveError::Usage(format!(
-            "'{}' was published from another archive, or from this one before its catalogue was made again: give another \
+            "'{}' was published from another archive, or from this one before its catalogue was rebuilt: give another \
              --name, or --again to replace what was published",
             manifest.archive
         )))
@@ -234,7 +234,7 @@ impl Publication<'_> {
         let keys: Vec<String> = selectors().map(|s| s.to_string()).collect();
         let tests = self.archive.tests_after(from, until, &keys, MAX_TESTS)?;
         let mut hours = HourPools::new();
-        // Only once: tests that are removed later were published before.
+        // This is needed only once, because tests that are removed later were published before.
         if self.manifest.files.is_empty() {
             self.archive.add_kept(&mut hours)?;
         }

@@ -67,7 +67,7 @@ impl Archive {
     }
 
     /// Returns true if `through` is a test of this archive that was, or may have been, added as that number. It is false
-    /// for another archive, and after the catalogue was made again, which numbers tests again from 1.
+    /// for another archive, and after the catalogue was rebuilt, because that numbers tests again from 1.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -83,7 +83,7 @@ impl Archive {
         Ok(*entered <= newest && found.is_none_or(|found| found.to_string() == *test))
     }
 
-    /// Returns the newest test; `None` if there is none.
+    /// Returns the test that was added last; `None` if there is none, or only tests of early versions, which have no number of addition.
     ///
     /// # Errors
     /// [`ArchiveError`].

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// Files of a lake, by names like `packets/archive=net/day=2026-11-23/0000000001-0000000090.parquet`. A file appears
 /// whole or not at all.
 pub trait LakeStore {
-    /// Takes the right to publish as `name`, until this value is dropped.
+    /// Locks `name`, so that no other program publishes as `name` until this value is dropped.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if another program is publishing as `name`.
@@ -104,7 +104,7 @@ impl LakeStore for LakeFolder {
                 fs::remove_dir_all(entry.path())?;
             }
         }
-        // On the same file system, so that files can be renamed.
+        // The folder is on the same file system as the lake, so that files can be renamed.
         tempfile::Builder::new().prefix(&prefix).tempdir_in(&self.root).map(StagingFolder)
     }
 
@@ -136,7 +136,7 @@ impl LakeStore for LakeFolder {
         let to = self.root.join(name);
         let folder = to.parent().unwrap_or(&self.root);
         modes::make_folder(folder)?;
-        // Synced before it is renamed: after a power failure, the name must not refer to an incomplete file.
+        // Sync the file before it is renamed: after a power failure, the name must not refer to an incomplete file.
         File::open(from)?.sync_all()?;
         fs::rename(from, &to)?;
         File::open(folder)?.sync_all()

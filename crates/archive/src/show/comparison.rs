@@ -179,7 +179,7 @@ fn text(found: &[ComparedParts]) -> String {
         text += &table(&rows, 1);
     }
     text + "\nFigures are of all packets before and after the given time. The intervals allow for tests that resemble their \
-            neighbours;\nwithout one, nothing is known about the change. Delays between two hosts contain the difference of their \
+            neighbours;\na change without an interval may be due to chance. Delays between two hosts contain the difference of their \
             clocks. To compare two\ntests: jitlat compare DIR/ID DIR/ID\n"
 }
 

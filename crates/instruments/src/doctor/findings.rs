@@ -72,7 +72,7 @@ impl FindingList {
         self.0.push(Finding { code, level, text, change });
     }
 
-    /// Says what nobody has tried on this system.
+    /// Adds the note that measurements on this system are not verified.
     fn system(&mut self) {
         if let Some(what) = never_run() {
             let text = format!("Measurements on this system are not verified: {what}.");

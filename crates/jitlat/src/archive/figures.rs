@@ -62,7 +62,7 @@ pub(super) struct ArchiveCompareArgs {
     form: FormArgs,
 }
 
-/// Returns the figures, which must be those of whole tests.
+/// Returns the requested figures, each once; refuses figures of one direction.
 fn of_whole_tests(figures: &[Selector]) -> Result<Vec<&'static Scalar>> {
     let mut all: Vec<&'static Scalar> = Vec::new();
     for figure in figures {
@@ -78,7 +78,7 @@ fn of_whole_tests(figures: &[Selector]) -> Result<Vec<&'static Scalar>> {
     Ok(all)
 }
 
-/// Warns if tests that were removed cannot be in the result, because only their share in roll-ups remains.
+/// Warns that removed tests are missing from the result, if the filter has conditions that roll-ups cannot answer.
 fn warn_of_removed(archive: &Archive, filter: &Filter) -> Result<()> {
     if filter.selects_single_tests() && archive.has_removed_tests()? {
         warn!(

@@ -20,7 +20,7 @@ pub(super) struct PublishArgs {
     /// Name of this archive in the lake (default: that of its folder)
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Remove what was published of this archive, and publish all of it
+    /// Remove everything published from this archive, and publish it again
     #[arg(long)]
     again: bool,
 }

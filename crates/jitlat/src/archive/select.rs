@@ -9,7 +9,7 @@ use jitlat_archive::{ArchiveError, Endpoints, Filter, WeekHours, When, Zone};
 use jitlat_core::answer::Severity;
 use jitlat_core::{Dscp, quantity};
 
-/// A date, an instant or an age, as it was written: the time zone in which a date begins is another option.
+/// A date, an instant or an age as typed; it is converted later, when the time zone (another option) is known.
 #[derive(Clone, Debug)]
 pub(super) struct DateOrAge(String);
 
@@ -43,7 +43,7 @@ pub(super) struct FilterArgs {
     traffic: TrafficArgs,
 }
 
-/// Selection of tests by anything but their time.
+/// Selection of tests by hosts, traffic, verdict and hours of the week.
 #[derive(Clone, Debug, Args)]
 pub(super) struct TrafficArgs {
     /// Only tests from host A to host B, by address or name; either may be left out
@@ -65,7 +65,7 @@ pub(super) struct TrafficArgs {
     severities: Vec<Severity>,
     /// Only tests that started in these hours of the week: mon-fri,08:00-18:00
     ///
-    /// In the time zone of --tz. Also 22:00-06:00 (every night) or sat,sun (whole days).
+    /// The hours are in the time zone of --tz. 22:00-06:00 means every night, sat,sun means whole days.
     #[arg(long, value_name = "HOURS")]
     hours: Option<WeekHours>,
     /// Time zone of dates, periods and hours: Europe/Oslo, or an offset such as +05:30

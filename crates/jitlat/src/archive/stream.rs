@@ -62,10 +62,11 @@ fn format_parser() -> impl TypedValueParser<Value = &'static str> {
 /// Sends the results of tests that were not sent yet.
 pub(super) fn run(args: &StreamArgs) -> Result<ExitStatus> {
     let format = RESULT_FORMATS.iter().find(|format| format.name == args.format);
-    let format = format.with_context(|| format!("--as {}: this build does not have it", args.format))?;
+    let format =
+        format.with_context(|| format!("--as {}: this build does not include this format", args.format))?;
     let signals = Signals::to_stop()?;
     let root = &args.place.archive;
-    // Watched before the first look, so that no test is missed in between.
+    // Watch before the first read, so that no test is missed between the two.
     let watch = args.follow.then(|| CatalogueWatch::watch(&[root])).transpose()?;
     let archive = Archive::open(root)?;
     file::check(&args.state).with_context(|| "--state".to_owned())?;
@@ -75,6 +76,7 @@ pub(super) fn run(args: &StreamArgs) -> Result<ExitStatus> {
     }
     let work = Work::of("sending results");
     let (mut sent, mut pause) = (0u64, RETRY_S.0);
+    let tests = |n: u64| if n == 1 { "1 test".to_owned() } else { format!("{n} tests") };
     while !signals.stop().is_requested() {
         let after = through.as_ref().map_or(-1, |through| through.entered);
         let results = archive.results_after(after, args.batch as usize)?;
@@ -93,7 +95,7 @@ pub(super) fn run(args: &StreamArgs) -> Result<ExitStatus> {
                 through = Some(now);
                 sent += results.len() as u64;
                 pause = RETRY_S.0;
-                work.describe(&format!("sending results: {sent} tests"));
+                work.describe(&format!("sending results: {}", tests(sent)));
             }
             Err(_) if signals.stop().is_requested() => break,
             Err(e) if args.follow => {
@@ -106,13 +108,12 @@ pub(super) fn run(args: &StreamArgs) -> Result<ExitStatus> {
                 pause = (2 * pause).min(RETRY_S.1);
             }
             Err(e) => {
-                return Err(
-                    e.context(format!("{sent} tests were sent, and the next run continues with the others"))
-                );
+                let tests = tests(sent);
+                return Err(e.context(format!("{tests} sent; the next run continues with the others")));
             }
         }
     }
-    work.print(&format!("{sent} tests sent\n"))?;
+    work.print(&format!("{} sent\n", tests(sent)))?;
     Ok(ExitStatus::Measured)
 }
 
@@ -126,7 +127,7 @@ fn read_state(path: &Path, archive: &Archive) -> Result<Option<PublishedThrough>
         .with_context(|| format!("--state: {} is not a state of `archive stream`", path.display()))?;
     if !archive.has_entered(&through)? {
         bail!(
-            "--state: {} is about another archive, or about this one before its catalogue was made again: remove it to send all \
+            "--state: {} belongs to another archive, or to this one before its catalogue was rebuilt: remove it to send all \
              tests (those with a known hash are repeated), or give another file",
             path.display()
         );

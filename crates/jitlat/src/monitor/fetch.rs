@@ -1,5 +1,5 @@
-//! `jitlat monitor FILE --fetch URL`: a process of its own keeps FILE up to date from a web server, so that the monitor itself cannot
-//! write it.
+//! `jitlat monitor FILE --fetch URL`: a separate process keeps FILE up to date from a web server, so that the monitor itself does not
+//! need the right to write it.
 
 use super::MonitorArgs;
 use super::instruments::MonitorInstruments;
@@ -31,14 +31,14 @@ const READY: &str = "ready";
 pub struct FetchArgs {
     /// Keep FILE up to date from this https:// address, if it is signed
     ///
-    /// The signature (minisign) is at the same address with .minisig after it. A file with a wrong signature, one that was signed before
-    /// the one that is here, and one with faults are refused, and the last good file stays in use.
+    /// The signature (minisign) is at the same address with .minisig after it. A file is refused, and the last good
+    /// file stays in use, if its signature is wrong or older than that of FILE, or if it has faults.
     #[arg(long, value_name = "URL", value_parser = address, requires = "fetch_key", conflicts_with_all = ["check", "plan"])]
     fetch: Option<String>,
     /// Public key of minisign that signs the file: its text (RW…) or its file
     #[arg(long, value_name = "KEY", requires = "fetch")]
     fetch_key: Option<String>,
-    /// Time between two looks at the server [default: 5m]
+    /// Time between two requests to the server [default: 5m]
     #[arg(long, value_name = "T", value_parser = quantity::duration, requires = "fetch")]
     fetch_every: Option<Span>,
     /// Certificate authorities of the server, in FILE (PEM) [default: the system's]
@@ -49,7 +49,7 @@ pub struct FetchArgs {
     pub(super) run_fetch: bool,
 }
 
-/// Accepts addresses with TLS, and this host's own without.
+/// Checks an address: `https://`, or `http://` with a loopback address.
 fn address(text: &str) -> Result<String, String> {
     let own = |rest: &str| {
         let authority = rest.split('/').next().unwrap_or_default();
@@ -66,7 +66,7 @@ fn address(text: &str) -> Result<String, String> {
     }
 }
 
-/// Reads a key: its text, or a file with it.
+/// Reads a key from its text, or from the file that `text` names.
 fn key(text: &str) -> Result<SigningKey> {
     let contents = match Path::new(text).is_file() {
         true => fs::read_to_string(text).with_context(|| format!("--fetch-key: reading {text}"))?,
@@ -84,12 +84,12 @@ impl FetchArgs {
     }
 }
 
-/// The process that fetches the file. It ends with the monitor, whose end closes its standard input.
+/// The process that fetches the file. It ends when the monitor ends, because that closes its standard input.
 pub struct Fetching(Child);
 
 impl Drop for Fetching {
     fn drop(&mut self) {
-        // Files are replaced at once: an end in the middle of an attempt leaves nothing half written.
+        // Files are replaced atomically: killing the process during an attempt leaves no incomplete file.
         let _ = self.0.kill();
         let _: io::Result<ExitStatus> = self.0.wait();
     }
@@ -114,7 +114,7 @@ impl Fetching {
         let mut child = command.spawn().context("starting the process that fetches the file")?;
         let said = child.stdout.take();
         let fetching = Fetching(child);
-        // An attempt has a limited duration.
+        // This wait ends, because the duration of an attempt is limited.
         let mut line = String::new();
         said.map(|said| BufReader::new(said.take(64)).read_line(&mut line)).transpose()?;
         if line.trim_end() != READY {
@@ -140,7 +140,7 @@ pub fn run(args: &MonitorArgs) -> Result<()> {
     args.confinement.begin(confinement)?.map(Confining::complete).transpose()?;
     let stop = StopSignal::new()?;
     let ended = stop.clone();
-    // The monitor writes nothing: its end closes the input.
+    // The monitor writes nothing to standard input, so reading returns only when the monitor has ended.
     let reading = move || {
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
         ended.request();
@@ -149,9 +149,9 @@ pub fn run(args: &MonitorArgs) -> Result<()> {
     let mut is_first = true;
     while !stop.is_requested() {
         match source.update(file, &MonitorInstruments) {
-            Ok(FetchOutcome::New(_)) => info!("{}: taken from {}", file.display(), source.address),
+            Ok(FetchOutcome::New(_)) => info!("{}: updated from {}", file.display(), source.address),
             Ok(FetchOutcome::Same) => {}
-            Err(e) if file.exists() => warn!("{e}; {} stays as it is", file.display()),
+            Err(e) if file.exists() => warn!("{e}; {} was not changed", file.display()),
             Err(e) => warn!("{e}"),
         }
         if std::mem::take(&mut is_first) {

@@ -128,7 +128,7 @@ pub fn run(args: &MonitorArgs) -> Result<ExitStatus> {
     let Some(model) = runtime::load(&args.file, &MonitorInstruments)? else {
         return Ok(ExitStatus::NotMeasured);
     };
-    // A plan for a thousand hosts takes seconds.
+    // Show progress, because a plan for a thousand hosts takes seconds.
     let work = (args.plan || args.check).then(|| Work::of("planning"));
     let timetable = Timetable::new(&model);
     let host = args.host.as_deref().map(|name| runtime::named(&model, name)).transpose()?;
@@ -148,7 +148,7 @@ pub fn run(args: &MonitorArgs) -> Result<ExitStatus> {
         warn!("{}: {shortfall}", args.file.display());
     }
     if args.check {
-        // Files are on the host that reads them, and this may be another one.
+        // Only with --host: keys and certificates are on the host that reads them, which need not be this one.
         let faults = host.map(|host| runtime::check_files(&args.file, &model, host));
         if let Some(faults) = faults.filter(|faults| !faults.is_empty()) {
             faults.iter().for_each(|fault| error!("{}: {fault}", args.file.display()));

@@ -69,7 +69,7 @@ pub struct FetchSource {
     pub address: String,
     /// Key that signed it.
     pub key: SigningKey,
-    /// Authorities that the server's certificate may be of; `None`: those of this system.
+    /// File with the certificate authorities that the server's certificate may come from; `None`: those of this system.
     pub ca_file: Option<PathBuf>,
     /// Time between two attempts.
     pub every: Span,
@@ -78,13 +78,13 @@ pub struct FetchSource {
 /// Result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchOutcome {
-    /// The server has the file that is here.
+    /// The file on the server is the one that is already stored here.
     Same,
     /// A new file was stored, which was signed at this time, in seconds since 1970.
     New(u64),
 }
 
-/// Reason why a file was not taken. The one that is here stays as it is.
+/// Reason why a file was refused. The stored file is not changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FetchError {
@@ -97,9 +97,7 @@ pub enum FetchError {
         source: PostError,
     },
     /// The file has no signature of this key.
-    #[error(
-        "{address} is not signed with the key {key} ({why}): nothing is taken from this server until it is"
-    )]
+    #[error("{address} is not signed with the key {key} ({why}): the file is not updated until it is")]
     Unsigned {
         /// Address of the file.
         address: String,
@@ -116,16 +114,16 @@ pub enum FetchError {
         /// Address of the file.
         address: String,
     },
-    /// The file was not signed after the one that is here.
+    /// The file was not signed after the stored one.
     #[error(
-        "{address} was signed at {offered} (seconds since 1970), not after the file that is here ({known}): sign it again, if it is the right one"
+        "{address} was signed at {offered} (seconds since 1970), not after the file that is in use ({known}): sign it again, if it is the right one"
     )]
     Older {
         /// Address of the file.
         address: String,
         /// Time of the signature of the server's file, in seconds since 1970.
         offered: u64,
-        /// Time of the signature of the file that is here.
+        /// Time of the signature of the stored file, in seconds since 1970.
         known: u64,
     },
     /// The file is signed, but it is not a monitor's file without faults.
@@ -146,7 +144,7 @@ pub enum FetchError {
     },
 }
 
-/// The file that is here, if it has a valid signature.
+/// The stored file, if it has a valid signature.
 struct KnownFile {
     text: Vec<u8>,
     signature: String,
@@ -165,7 +163,7 @@ fn beside(file: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Reads the file that is here. Its signature is one of those in the file next to it; `None` without a valid one.
+/// Reads the stored file. Its signature is one of those in the file next to it; `None` if none of them is valid.
 fn known(file: &Path, key: &SigningKey) -> Option<KnownFile> {
     let (text, signatures) = (fs::read(file).ok()?, fs::read_to_string(beside(file)).ok()?);
     let lines: Vec<&str> = signatures.lines().collect();
@@ -177,7 +175,7 @@ fn known(file: &Path, key: &SigningKey) -> Option<KnownFile> {
     })
 }
 
-/// Writes a file at once: a reader sees the earlier contents or these.
+/// Replaces a file atomically: a reader sees either the old or the new contents.
 fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mode = fs::metadata(path).map_or(0o644, |about| about.permissions().mode() & 0o777);
@@ -192,7 +190,7 @@ impl FetchSource {
     /// Fetches the file, and stores it at `file` if it is signed, newer than the one there, and without faults.
     ///
     /// # Errors
-    /// [`FetchError`]; the file that is there stays as it is.
+    /// [`FetchError`]; `file` is then not changed.
     pub fn update(&self, file: &Path, instruments: &dyn Instruments) -> Result<FetchOutcome, FetchError> {
         self.update_by(file, instruments, |address, most| {
             get(address, self.ca_file.as_deref(), DOWNLOAD_LIMIT, most)
@@ -238,7 +236,7 @@ impl FetchSource {
         let readable = std::str::from_utf8(&text).map_err(|e| faulty(vec![e.to_string()]))?;
         read(readable, instruments)
             .map_err(|faults| faulty(faults.iter().map(ToString::to_string).collect()))?;
-        // Until the file is there, the earlier one has its signature too: a crash leaves a signed file in any case.
+        // Until the new file is stored, the old signature stays next to the new one: after a crash, either file has a valid signature.
         let both = [Some(signature.clone()), known.map(|known| known.signature)];
         let both: String = both.into_iter().flatten().map(|signature| signature + "\n").collect();
         let store = |path: &Path, contents: &[u8]| {

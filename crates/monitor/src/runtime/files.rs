@@ -9,7 +9,8 @@ use jitlat_net::key_file;
 use jitlat_web::{HostAuthorities, Identity};
 use std::path::Path;
 
-/// Returns the faults of the files that a monitor on `host` would read: one is missing, not readable, or does not contain what it should.
+/// Returns the faults of the files that a monitor on `host` would read: files that are missing or not readable, or that do not contain
+/// what they should.
 /// Names are relative to the folder of `file`, the monitor's file.
 pub fn check_files(file: &Path, model: &Model, host: usize) -> Vec<String> {
     let folder = file.parent().unwrap_or(Path::new(""));

@@ -36,14 +36,14 @@ function begin(seconds) {
   worker.onerror = () => end("The measurement could not start: the browser refused its script. Reload the page, then try again.");
   worker.onmessage = ({ data }) => {
     if (data.clock !== undefined) {
-      const steps = data.clock < 0 ? "has unknown steps" : `has steps of ${Math.max(1, Math.round(data.clock * 1000))} us`;
+      const steps = data.clock < 0 ? "has unknown steps" : `has steps of ${Math.max(1, Math.round(data.clock * 1000))} µs`;
       element("clock").textContent = steps;
     } else if (data.progress) {
       progress(data.progress);
     } else if (data.reporting) {
-      show("All requests are sent; the server makes the report.");
+      show("All requests are sent; the server is making the report.");
     } else if (data.report) {
-      end("The report opens.");
+      end("Opening the report.");
       location.assign(data.report);
     } else if (data.failed) {
       end(`The measurement failed: ${data.failed}`);

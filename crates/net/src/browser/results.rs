@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const MAX_REPORTS: usize = 32;
 /// Maximum number of bytes of all reports.
 const MAX_BYTES: usize = 32 << 20;
-/// Time for which a report can be fetched.
+/// Time for which a report can be fetched, unless newer reports replace it earlier.
 const KEPT_FOR: Duration = Duration::from_secs(3600);
 
 /// A report and the name by which it is fetched.
@@ -30,7 +30,7 @@ impl ReportShelf {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a report, and returns its name. The oldest reports make room.
+    /// Adds a report, and returns its name. Removes the oldest reports if there are too many, or if they are too large.
     ///
     /// # Errors
     /// The system has no random numbers.

@@ -89,7 +89,7 @@ async fn report(State(serving): State<Arc<BrowserState>>, Path(name): Path<Strin
         }
         None => (
             StatusCode::NOT_FOUND,
-            "This report is no longer there: reports are stored for an hour. Measure again at /\n",
+            "This report is no longer there: reports are stored for at most an hour. Measure again at /\n",
         )
             .into_response(),
     }
@@ -110,7 +110,7 @@ async fn begin(
     upgrade: WebSocketUpgrade,
 ) -> Response {
     if !is_own_page(&headers) {
-        let refusal = "A test begins on the page of this server, and not on that of another site.\n";
+        let refusal = "A test can be started from the page of this server only, not from another site.\n";
         return (StatusCode::FORBIDDEN, refusal).into_response();
     }
     let browser = headers.get(header::USER_AGENT).and_then(|name| name.to_str().ok()).unwrap_or_default();

@@ -141,7 +141,7 @@ async fn accept(
             }
             // A connection that no longer exists, or a lack of descriptors: the next one may succeed.
             Err(error) => {
-                tracing::debug!(%error, "accepting a connection of a browser");
+                tracing::debug!(%error, "accepting a connection of a browser failed");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -150,14 +150,14 @@ async fn accept(
 
 /// Performs the TLS handshake if there is one, and answers the requests of a connection.
 async fn greet(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router, connection: BrowserConnection) {
-    // Without it the kernel may hold answers back.
+    // Otherwise the kernel may delay answers.
     let _ = stream.set_nodelay(true);
     match tls {
         None => answer(stream, router, connection).await,
         Some(tls) => match tokio::time::timeout(GREETING_LIMIT, tls.accept(stream)).await {
             Ok(Ok(stream)) => answer(stream, router, connection).await,
             Ok(Err(error)) => {
-                tracing::debug!(peer = %connection.peer, %error, "a TLS handshake of a browser");
+                tracing::debug!(peer = %connection.peer, %error, "a TLS handshake of a browser failed");
             }
             Err(_) => {}
         },

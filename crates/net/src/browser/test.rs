@@ -27,7 +27,7 @@ enum EndedTest {
     Browser(#[from] BrowserError),
     #[error(transparent)]
     Refused(#[from] PolicyRefusal),
-    #[error("the test took longer than it may")]
+    #[error("the test took longer than allowed, or the browser sent nothing for too long")]
     TooLong,
     #[error("the server needs this connection for other clients, or stops")]
     Evicted,
@@ -36,7 +36,7 @@ enum EndedTest {
     #[error("{0}")]
     Report(String),
     /// The browser closed the connection, or does not read.
-    #[error("the browser left")]
+    #[error("the browser closed the connection, or does not read")]
     Left,
 }
 
@@ -59,7 +59,7 @@ pub async fn run(
     let mut reason = reason;
     reason.truncate(reason.floor_char_boundary(MAX_REASON));
     let closed = Message::Close(Some(CloseFrame { code, reason: reason.into() }));
-    // A browser that does not read learns nothing.
+    // A browser that does not read its messages does not receive the reason.
     if tokio::time::timeout(ANSWER_LIMIT, socket.send(closed)).await.is_ok() {
         // The browser closes the connection; without waiting for it, unread bytes would reset it.
         let _ = tokio::time::timeout(Duration::from_secs(1), socket.recv()).await;
@@ -154,7 +154,7 @@ async fn receive(
     }
 }
 
-/// Sends a message; a browser that does not read it loses its slot.
+/// Sends a message; the test of a browser that does not read it ends.
 async fn send(socket: &mut WebSocket, message: Message) -> Result<(), EndedTest> {
     match tokio::time::timeout(ANSWER_LIMIT, socket.send(message)).await {
         Ok(Ok(())) => Ok(()),

@@ -1,5 +1,5 @@
 "use strict";
-// Measures round trips over a WebSocket. In a worker, because drawing the page would delay the times that are read here.
+// Measures round trips over a WebSocket. It runs in a worker, because drawing the page would delay the times that are read here.
 const SUBPROTOCOL = "jitlat-browser-1";
 /** Time to wait for the last answers, in ms. */
 const TIMEOUT = 2000;
@@ -74,14 +74,15 @@ function measure(plan) {
     if (sent.length === plan.packets || stopped) {
       timer = setTimeout(report, TIMEOUT);
     } else {
-      // Requests that became overdue are not sent in one burst, which would delay itself.
+      // Overdue requests are not sent in one burst, because the requests of a burst would delay each other.
       due = Math.max(due + plan.period_ms, now);
       timer = setTimeout(next, Math.max(0, due - (performance.now() - start)));
     }
   }
 
   stop = () => {
-    if (reported || start === 0) return fail("it was stopped before the first request.");
+    if (reported) return fail("it was stopped before the report was ready.");
+    if (start === 0) return fail("it was stopped before the first request.");
     stopped = true;
     clearTimeout(timer);
     timer = setTimeout(report, answers.length < sent.length ? TIMEOUT : 0);

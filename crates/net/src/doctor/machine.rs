@@ -9,7 +9,7 @@ use std::path::Path;
 
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// Files and folders with the facts that are reported. Some systems hide them from ordinary users, for example Android from its apps.
+/// Files and folders that the report is read from. Some systems hide them from ordinary users; Android hides them from apps.
 const SOURCES: &[&str] = &[
     "/proc/loadavg",
     "/proc/stat",

@@ -17,7 +17,7 @@ pub mod wake;
 
 use std::path::Path;
 
-/// Returns what nobody has tried on this system; `None` on Linux, where everything is run by tests.
+/// Describes the parts that were never run on this system; `None` on Linux, where tests run everything.
 pub fn never_run() -> Option<&'static str> {
     crate::sys::NEVER_RUN
 }

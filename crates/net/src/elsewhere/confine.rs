@@ -50,7 +50,7 @@ pub struct Confinement {
 #[non_exhaustive]
 pub enum ConfineError {
     /// This system cannot do it.
-    #[error("{0}; --no-confine starts without it")]
+    #[error("{0}; --no-sandbox starts without it")]
     System(io::Error),
 }
 

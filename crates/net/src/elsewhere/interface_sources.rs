@@ -1,4 +1,4 @@
-//! Sources of values about an interface, all of which are Linux's.
+//! Sources of values about an interface, which exist only on Linux.
 
 use super::SampleSource;
 use crate::elsewhere::refusal;

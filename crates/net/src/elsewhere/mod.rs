@@ -1,4 +1,4 @@
-//! Substitutes of what jitlat can do only on Linux, for other systems: the same names, and one refusal.
+//! Substitutes, on other systems, for functions that jitlat has only on Linux: they have the same names, and return one error.
 
 use std::io;
 

@@ -33,7 +33,7 @@ const MIN_PERIOD: Span = Span::millis(5);
 const MAX_DURATION: Span = Span::seconds(60);
 /// Time for late requests and the report, after the duration of the requests.
 const GRACE: Span = Span::seconds(15);
-/// Time after which a browser counts a request as unanswered.
+/// Time for which a browser waits for answers after its last request.
 pub const TIMEOUT: Span = Span::seconds(2);
 /// Memory that a test may need, in bytes: marks of answered requests, the report and its records.
 pub const MEMORY: u64 = 2 << 20;
@@ -136,7 +136,7 @@ impl BrowserTest {
         self.began + self.spec.period().times(i64::from(self.spec.packets())) + GRACE
     }
 
-    /// Checks a request. If it is one of this test, it is returned to the browser unchanged.
+    /// Checks a request, and counts it as answered. On success the caller returns it to the browser unchanged.
     ///
     /// # Errors
     /// [`BrowserError::Request`].

@@ -8,9 +8,9 @@ use jitlat_core::twoway::TwoWay;
 use jitlat_core::{PacketRecord, Session, Span, Stamp, StampSource, SteadyTime};
 use serde::Deserialize;
 
-/// Difference between the rates of the two clocks that is not taken for a contradiction: a thousandth of the duration, and this.
+/// Permitted excess of the browser's times over the duration that the server measured, in addition to a thousandth of that duration.
 const TOLERANCE: Span = Span::millis(100);
-/// Maximum resolution of a browser's clock: that of a browser that resists fingerprinting.
+/// Largest plausible step of a browser's clock; a larger one counts as unknown. Browsers that resist fingerprinting have coarse clocks.
 const MAX_RESOLUTION: Span = Span::seconds(1);
 
 /// Last message of a browser.

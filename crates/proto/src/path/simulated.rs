@@ -228,7 +228,7 @@ fn a_destination_that_is_unreachable_for_a_time_loses_probes_and_its_router_is_o
         assert!(path.reached);
         let hops: Vec<(u64, u64, u64)> =
             path.hops.iter().map(|h| (h.sent, h.answered, h.unreachable)).collect();
-        // Rounds begin each second; hops 3 and 4 are probed in three of them for nothing.
+        // A round begins each second; in three rounds the probes of hops 3 and 4 get no answer.
         assert_eq!(hops, [(10, 10, 0), (10, 10, 6), (10, 7, 0), (10, 7, 0)]);
         assert_eq!(path.hops[1].end, None);
 

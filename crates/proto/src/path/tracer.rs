@@ -267,7 +267,7 @@ impl Tracer {
             if end == PathEnd::Destination {
                 self.reached[flow] = probe.ttl;
             }
-            // A destination that was reached before may be so again: its hops are probed as before, so that missing answers count.
+            // A destination that answered before may answer again: all hops up to it are still probed, so that missing answers are counted.
             *last = (*last).min(probe.ttl.max(self.reached[flow]));
             // Routes of other flows are usually not much longer, so they are probed only a few hops further; a route is followed
             // beyond that if its routers answer.

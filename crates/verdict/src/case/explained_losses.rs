@@ -1,5 +1,5 @@
-//! Losses that something else than the path explains: a host that refused or dropped packets, the discovery of the path
-//! MTU, a change of the route.
+//! Losses with a known explanation: a host that refused or dropped packets, the discovery of the path MTU, or a change of
+//! the route.
 
 use super::MIN_HOLD_NS;
 use crate::delays::Delays;

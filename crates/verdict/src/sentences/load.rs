@@ -72,8 +72,8 @@ pub fn headline(effect: &LoadEffect, round_trip: bool, direction: Option<Directi
     (level, format!("{under_load}: {what} {} mean, {} p99{graded}.", signed(mean), signed(p99)))
 }
 
-/// Returns what to tell the provider of a line about the `effects` of loads that filled it, in one sentence: each with the direction of
-/// its stream (`None`: round trips) and the throughput in bit/s. `None` if no grade is poor, or if a poor one is caused by this
+/// Returns the sentence that the user can send to the provider of a line. `effects` are those of loads that filled the line, each with the
+/// direction of its stream (`None`: round trips) and the throughput in bit/s. Returns `None` if no grade is poor, or if a poor one is caused by this
 /// host's own queue.
 pub fn for_provider(effects: &[(Option<Direction>, &LoadEffect, Option<f64>)]) -> Option<String> {
     let poor = effects.iter().filter_map(|(direction, effect, bps)| {

@@ -138,7 +138,7 @@ impl AlertsForm<'_> {
                     label for="seen-by" { "your name" } " "
                     input #seen-by name="by" required maxlength="200" autocomplete="name"; " "
                     label for="seen-note" { "note" } " "
-                    input #seen-note name="note" maxlength="200" placeholder="the provider is informed"; " "
+                    input #seen-note name="note" maxlength="200" placeholder="provider informed"; " "
                     span {} button { "Acknowledge" }
                 }
             }
@@ -181,7 +181,7 @@ impl AlertsForm<'_> {
                     span {} button { "Silence" }
                 }
             }
-            p.help { "Without a start it begins now. Alerts are recorded as always; those that still fire at its end are sent then." }
+            p.help { "Without a start, the silence begins now. Alerts are still recorded; those that still fire when it ends are sent then." }
         }
     }
 

@@ -20,7 +20,7 @@ pub fn write(archive: &Archive, all: &Alerts, silences: &[Silence], form: &Alert
         1 => ("bad", "1 alert is firing.".to_owned()),
         n => ("bad", format!("{n} alerts are firing.")),
     };
-    // One that was ended before its start has no length.
+    // A silence that was ended before its start has no length.
     let silences: Vec<&Silence> =
         silences.iter().filter(|silence| silence.until_ns > all.now_ns.max(silence.from_ns)).collect();
     let header = html! { p.what { "Paths, hosts and sites that violate a rule, and times without messages about them" } };
@@ -36,7 +36,7 @@ pub fn write(archive: &Archive, all: &Alerts, silences: &[Silence], form: &Alert
             (table(archive, "Firing", &firing, all.now_ns))
             @if !firing.is_empty() {
                 p.help {
-                    "One thing that breaks is one alert, with all paths that it affects. " em { "Since" } " is the start of the first test \
+                    "Each fault is one alert, with all paths that it affects. " em { "Since" } " is the start of the first test \
                      that led to it, " em { "fired" } " the time at which the rule was violated often enough. Select an alert to see \
                      its paths, to acknowledge it (others see who takes care), or to silence its messages."
                 }
@@ -111,7 +111,7 @@ fn minute(at: i64) -> String {
     utc(at).chars().take(16).collect()
 }
 
-/// Says who has acknowledged an alert.
+/// Renders who has acknowledged an alert.
 pub fn acknowledged(alert: &Alert) -> Markup {
     html! {
         @if let (Some(at), Some(by)) = (alert.acknowledged_ns, &alert.acknowledged_by) {

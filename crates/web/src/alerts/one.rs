@@ -80,6 +80,6 @@ fn listed(archive: &Archive, paths: &AlertPaths) -> Markup {
     };
     html! {
         @if !paths.paths.is_empty() { h2 #paths { "Paths" } (cards("Paths", &rows)) }
-        @if paths.paths.len() > MAX_LISTED { p { (paths.paths.len() - MAX_LISTED) " more are in " code { "/api/v1/alerts/" (paths.id) } "." } }
+        @if paths.paths.len() > MAX_LISTED { p { "Not listed: " (paths.paths.len() - MAX_LISTED) " more; all are in " code { "/api/v1/alerts/" (paths.id) } "." } }
     }
 }

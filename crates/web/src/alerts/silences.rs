@@ -116,13 +116,13 @@ impl SilenceRequest {
         checked([&self.by, &self.note].into_iter().chain(selects.into_iter().flatten()))?;
         let length = quantity::duration(&self.r#for).map_err(|e| Problem::Wrong(format!("for: {e}.")))?;
         if length.0 > MAX_NS {
-            return Err(Problem::Wrong("for: a silence lasts a year at most.".to_owned()));
+            return Err(Problem::Wrong("for: a silence may last at most a year.".to_owned()));
         }
         let now = times::now();
         let from = self.from.as_ref().map(|text| zone.parse(text, now)).transpose()?;
         let from_ns = from.unwrap_or(now).max(now);
         if from_ns.saturating_sub(now) > MAX_NS {
-            return Err(Problem::Wrong("from: a silence begins within a year.".to_owned()));
+            return Err(Problem::Wrong("from: a silence must begin within a year.".to_owned()));
         }
         let SilenceRequest { by: author, note, alert, test, host, site, .. } = self;
         Ok(Silence {
@@ -243,14 +243,14 @@ async fn change<T: Serialize>(
 /// Changes the archive.
 ///
 /// # Errors
-/// If the page shows several archives, which it does not change, and errors of `work`.
+/// [`Problem::NotAllowed`] if the page shows several archives, and errors of `work`.
 pub async fn changed<T: Send + 'static>(
     app: &Arc<App>,
     work: impl FnOnce(&Archive) -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
     if app.roots.len() > 1 {
         return Err(Problem::NotAllowed(
-            "This page shows several archives as one, and changes none of them: use the page of one of them."
+            "This page shows several archives as one, and cannot change them: use the page of a single archive."
                 .to_owned(),
         ));
     }

@@ -60,7 +60,7 @@ pub fn post(address: &str, body: String, ca_file: Option<&Path>, limit: Duration
     send(address, request, Body::from(body), ca_file, limit, None).map(drop)
 }
 
-/// Reads at most `most` bytes from the `http://` or `https://` address within `limit`, with certificates as for [`post`]. Redirections are
+/// Reads a file of at most `most` bytes from the `http://` or `https://` address within `limit`, with certificates as for [`post`]. Redirects are
 /// errors.
 ///
 /// # Errors
@@ -74,7 +74,7 @@ pub fn get(
     send(address, Request::get("/"), Body::empty(), ca_file, limit, Some(most))
 }
 
-/// Sends a request; returns at most `most` bytes of the answer, or none of it.
+/// Sends a request. Returns the body of the answer, which may have at most `most` bytes; with `None` the body is not read.
 fn send(
     address: &str,
     request: Builder,
@@ -119,7 +119,7 @@ fn send(
     answered.unwrap_or(Err(PostError::TooLong(limit)))
 }
 
-/// Sends the request over `stream`; returns at most `most` bytes of the answer, or none of it.
+/// Sends the request over `stream`, and returns the body of the answer like [`send`].
 async fn ask(
     stream: impl ByteStream,
     request: Request<Body>,

@@ -169,7 +169,7 @@ fn of_stream<'a>(s: &'a StreamTotal, tally: &'a MetricsTally, of_hosts: &HostLab
     })
 }
 
-/// Sites have no clock: its error is that of a pair of hosts.
+/// Returns the row of a pair of sites. It has no clock error, because that belongs to a pair of hosts.
 fn of_sites<'a>(key: &SiteKey, group: &'a SiteGroup) -> Row<'a> {
     let labels = [
         ("src_site", key.src.clone()),

@@ -113,7 +113,7 @@ pub async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Respons
     }
 }
 
-/// Reads all tests for the first scrape, which would otherwise wait for it. If that fails, the first scrape reads them.
+/// Reads all tests in advance, because the first scrape would otherwise wait for that. If it fails, the first scrape reads them.
 pub async fn prepare(app: Arc<App>) {
     let (own, queue) = (app.clone(), Arc::new(Semaphore::new(1)));
     let reading = app.read_in(queue, move |archive| {

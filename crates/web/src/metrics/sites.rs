@@ -49,7 +49,7 @@ impl SiteTotals {
     pub fn update(&mut self, archive: &Archive) -> Result<(), ArchiveError> {
         let sites = sites(archive)?;
         let now = archive.entered_counts()?;
-        // Fewer tests mean that the archive was replaced. With other sites all tests are divided again.
+        // Fewer tests mean that the archive was replaced. If the sites changed, all tests are divided again.
         let before = self.entered.take().filter(|before| {
             before.len() == now.len() && before.iter().zip(&now).all(|(a, b)| a <= b) && self.sites == sites
         });
@@ -80,7 +80,7 @@ impl SiteTotals {
             of_stream.insert(ends.stream_id, key);
         }
         let mut add = |stream: i64, pool: &_| {
-            // A stream that was entered since the list was read has no group yet: it is left out until all is read again.
+            // A stream that was added after the list was read has no group yet: these tests are left out until all tests are read again.
             if let Some(group) = of_stream.get(&stream).and_then(|key| self.groups.get_mut(key)) {
                 group.tests.add(pool);
             }

@@ -407,7 +407,7 @@ fn no_result(reports: &[ReportedSlot], choice: &OverviewChoice, now_ns: i64) -> 
     html! {
         p.headline.poor { (counted(reports.len(), "path has", "paths have")) " no result yet." }
         (cards("Paths without a result", &rows))
-        @if reports.len() > MAX_LISTED { p { (reports.len() - MAX_LISTED) " more are not listed." } }
+        @if reports.len() > MAX_LISTED { p { "Not listed: " (reports.len() - MAX_LISTED) " more." } }
     }
 }
 

@@ -56,7 +56,7 @@ fn row(out: &mut String, series: &str, period: &PeriodFigures) {
     );
 }
 
-/// Quotes a text. A spreadsheet would compute one that begins like a formula, so that gets an apostrophe.
+/// Quotes a text. A text that begins like a formula gets an apostrophe, so that a spreadsheet does not evaluate it.
 pub fn field(text: &str) -> String {
     let guard = if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { "'" } else { "" };
     format!("\"{guard}{}\"", text.replace('"', "\"\""))

@@ -82,7 +82,7 @@ pub fn list(view: &PathPage) -> Markup {
             h2 #events { "Events" }
             ul { @for (at, text) in all.iter().take(MAX_LISTED) { li { (zone.text(*at)) ": " (text) } } }
         }
-        @if all.len() > MAX_LISTED { p { (all.len() - MAX_LISTED) " earlier ones are not listed." } }
+        @if all.len() > MAX_LISTED { p { "Earlier events that are not listed: " (all.len() - MAX_LISTED) "." } }
     }
 }
 

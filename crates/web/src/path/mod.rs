@@ -197,7 +197,7 @@ struct CoursePeriod<'a> {
 /// A stream of a path: its number, its properties, and the start of its first and last test.
 type KnownStream = (i64, PooledStream, (i64, i64));
 
-/// Streams from one host to another, by addresses or names, with those that have tests; empty if there are none.
+/// Returns the streams with tests from one host to another, each given by address or name; empty if there are none.
 fn between(archive: &Archive, src: &str, dst: &str) -> Result<Vec<KnownStream>, Problem> {
     let Ok(path) = format!("{src}:{dst}").parse() else { return Ok(Vec::new()) };
     let streams = match archive.streams(&Filter { path: Some(path), ..Filter::default() }) {

@@ -18,7 +18,7 @@
     });
     if (!known()) {
       remember(home);
-      // Without cookies the page would load again and again.
+      // Reload only if the cookie was stored; otherwise the page would reload forever.
       const chosen = new URLSearchParams(location.search).has("zone");
       if (known() && home !== form.dataset.zone && !chosen) location.reload();
     }

@@ -75,7 +75,7 @@ impl PathPage {
     fn name(&self, period: &PeriodFigures) -> String {
         let length = match self.named().course.by {
             "test" => 19,
-            // A day of UTC begins within one of another zone.
+            // Days and months of UTC begin within those of other zones, so that their starts are shown with the time.
             "day" if self.choice.zone.is_utc() => 10,
             "month" if self.choice.zone.is_utc() => 7,
             _ => 16,
@@ -141,7 +141,7 @@ fn others(view: &PathPage) -> Markup {
                 (link(&view.with(*id, view.choice.shown), *id == view.named().course.id, &described(stream)))
             }
             @for back in view.sides.iter().skip(1) {
-                (link(&(path(&back.course.stream) + &view.choice.parameters(back.course.id, view.choice.shown) + &view.same_period()), false, &format!("Begin with {}", back.title())))
+                (link(&(path(&back.course.stream) + &view.choice.parameters(back.course.id, view.choice.shown) + &view.same_period()), false, &format!("Show {} first", back.title())))
             }
             (link(&compare, false, "Compare with the previous period"))
             @if view.can_run { (link(&format!("/run?host={dst}"), false, "Test it now")) }
@@ -286,7 +286,7 @@ fn drawing(view: &PathPage) -> Markup {
                 }
                 @if is_logarithmic { "Delays are on a logarithmic scale. " }
                 (help)
-                "Select a period to see it closer, and finally the test; the table below has the same links. "
+                "Select a period to zoom in, down to a single test; the table below has the same links. "
                 span data-with-script hidden { "Drag across the figure to zoom; keys: + and −, ← and →." }
             }
         }

@@ -73,7 +73,7 @@ pub fn stopping() -> MethodRouter<Arc<App>> {
     )
 }
 
-/// Leads the browser to another page after a change.
+/// Redirects the browser to another page after a change.
 pub fn to(address: &str) -> Response {
     (StatusCode::SEE_OTHER, [(header::LOCATION, address.to_owned())]).into_response()
 }

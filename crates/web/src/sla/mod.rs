@@ -1,4 +1,4 @@
-//! `/sla`: report of a month: for each path availability, targets met and the worst hours, within hours of business.
+//! `/sla`: report of a month: for each path availability, targets met and the worst hours, within business hours.
 //!
 //! * `choice` – month, hours, paths and targets, from the parameters of the address
 //! * `view` – the page, which is also made for paper; `csv` – the same as a table for a spreadsheet
@@ -26,7 +26,7 @@ const FIGURES: [&str; 4] = ["loss", "sent", "latency-p99", "pdv-p99"];
 const MAX_PATHS: usize = 500;
 /// Maximum number of tests that are read for a report.
 const MAX_TESTS: u64 = 3_000_000;
-/// Number of worst hours of each path, and in all.
+/// Maximum number of worst hours in a report.
 const WORST_HOURS: usize = 10;
 
 /// Report of a month.
@@ -57,7 +57,7 @@ pub struct MonthReport {
     pub loss_target: f64,
     /// Share of lost packets above which a path counts as not available during a test.
     pub unavailable_loss: f64,
-    /// Paths with tests in the month, by names; at most 500.
+    /// Paths with tests in the hours that count, by names; at most 500.
     pub paths: Vec<PathMonth>,
     /// Number of further paths that were left out, because the report would take too long.
     pub left_out: u64,
@@ -144,7 +144,7 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     values.get(values.len() / 2).copied()
 }
 
-/// Returns what a report depends on: the tests of the archive, and the current hour, which ends the measured time.
+/// Returns a text that changes whenever a report may change: with the tests of the archive, and with the current hour.
 pub fn version(archive: &Archive, _: &RouteRequest) -> Result<String, Problem> {
     Ok(format!("{:?} {}", archive.extent()?, times::now() / times::HOUR))
 }

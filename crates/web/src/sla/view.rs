@@ -50,7 +50,7 @@ fn form(choice: &super::ReportChoice, sites: &BTreeSet<&str>) -> Markup {
                     @for known in &PROFILES { option value=(known.name) selected[known.name == choice.profile.name] { (known.name) } }
                 }
             } " "
-            label { "Available up to % lost " input type="number" name="lost" min="0" max="100" step="any" value=(choice.lost_percent); } " "
+            label { "Available up to a loss of (%) " input type="number" name="lost" min="0" max="100" step="any" value=(choice.lost_percent); } " "
             label { "Host " input type="search" name="name" value=(choice.host) size="12"; } " "
             @if !sites.is_empty() {
                 label { "Site "
@@ -79,11 +79,11 @@ fn headline(all: &MonthReport) -> Markup {
     html! {
         p.headline.(class) {
             (whole) " of " (all.paths.len()) @if all.paths.len() == 1 { " path was" } @else { " paths were" }
-            " good or fair in all tests"
+            " good or fair in all tests with a verdict"
             @if let Some(least) = least { "; the lowest availability is " (percent(Some(least))) }
             "."
         }
-        @if all.left_out > 0 { p { (all.left_out) " further paths are left out: choose a host or a site." } }
+        @if all.left_out > 0 { p { "Paths that are left out: " (all.left_out) ". Choose a host or a site." } }
     }
 }
 
@@ -171,7 +171,7 @@ fn definitions(all: &MonthReport) -> Markup {
     html! {
         h2 #definitions { "Definitions" }
         ul {
-            li { "Hours with tests: of the " (all.hours) " hours that count and have begun, those with a test. The others are unknown, and do not count." }
+            li { "Hours with tests: of the " (all.hours) " hours that count and have begun, those with a test. The state of the path in the other hours is unknown." }
             li { "Available: tests that lost at most " (share(Some(all.unavailable_loss))) " of their packets." }
             li { "Good or fair: tests with this verdict, of those with a verdict." }
             li { "Loss target met: tests that lost at most " (share(Some(all.loss_target))) ", the limit of fair for " (all.profile) "." }

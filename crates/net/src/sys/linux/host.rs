@@ -18,7 +18,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::Duration;
 
-/// Parts that nobody has tried on this system; `None`: everything was run.
+/// Description of the parts that were never run on this system; `None`: everything was run.
 pub(crate) const NEVER_RUN: Option<&str> = None;
 /// Time before a deadline at which a thread that spins stops sleeping: longer than almost every wake-up latency of an idle
 /// machine, but only 6 % of a processor at 1000 packets per second.
@@ -99,7 +99,7 @@ pub(crate) fn sleep_until(until: SteadyTime) {
     let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &at);
 }
 
-/// Waits between two looks of a thread that spins: not at all, because a look costs less than a microsecond.
+/// Pause of a spinning thread between two checks of its condition: none, because a check takes less than a microsecond.
 #[inline]
 pub(crate) fn spin() {}
 

@@ -457,7 +457,7 @@ impl Inbox {
         Inbox { named: false, ..self }
     }
 
-    /// For sockets that do not block. Linux distinguishes the calls, not the sockets.
+    /// Prepares the inbox for sockets that do not block. On Linux nothing changes, because each call states whether it may block.
     pub fn of_nonblocking(self) -> Inbox {
         self
     }

@@ -98,7 +98,7 @@ pub(crate) fn bind_device(socket: &Socket, name: &str, _v6: bool) -> io::Result<
     socket.bind_device(Some(name.as_bytes()))
 }
 
-/// Makes the kernel cut what is sent into datagrams of `payload` bytes; 0: as it is.
+/// Makes the kernel divide sent data into datagrams of `payload` bytes; 0: the kernel sends them undivided.
 pub(crate) fn set_segment(socket: &impl AsFd, payload: u16) -> io::Result<()> {
     Ok(setsockopt(socket, sockopt::UdpGsoSegment, &payload.into())?)
 }

@@ -26,22 +26,22 @@ pub(crate) fn poll(fds: &mut [PollFd<'_>], timeout: Option<Span>) -> io::Result<
     }
 }
 
-/// Something that happened, which a wait sees until it is cleared.
+/// An event that ends every wait for it from the time it is set until it is cleared.
 #[derive(Debug)]
 pub(crate) struct Event(EventFd);
 
 impl Event {
-    /// Creates an event that has not happened.
+    /// Creates an event that is not set.
     pub(crate) fn new() -> io::Result<Event> {
         Ok(Event(EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?))
     }
 
-    /// Makes it happen. Never blocks.
+    /// Sets the event. Never blocks.
     pub(crate) fn set(&self) {
         let _ = self.0.write(1);
     }
 
-    /// Returns true if it had happened, and resets it.
+    /// Clears the event. Returns true if it was set.
     pub(crate) fn clear(&self) -> bool {
         self.0.read().is_ok()
     }

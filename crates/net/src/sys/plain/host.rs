@@ -49,7 +49,7 @@ pub(crate) fn sleep_until(until: SteadyTime) {
     }
 }
 
-/// Waits between two looks of a thread that spins, because a look is a system call, which is slow on some systems.
+/// Pauses between two checks of a spinning thread, because a check is a system call, which is slow on some systems.
 pub(crate) fn spin() {
     let until = steady_ns() + 50_000;
     while steady_ns() < until {
@@ -80,7 +80,7 @@ pub(crate) fn has_capability(_: &str) -> bool {
     false
 }
 
-/// Returns false: who runs this process does not matter here.
+/// Returns false: the rights of the user who runs this process are not examined on these systems.
 pub(crate) fn is_root() -> bool {
     false
 }

@@ -13,10 +13,10 @@ pub(crate) struct StampFlags {
     pub(super) sent: bool,
 }
 
-/// Longest wait in a receive call, which a shutdown of the socket does not end.
+/// Longest wait in a receive call. It is limited, because a shutdown of the socket does not end the call on these systems.
 pub(crate) const LONGEST_WAIT: Option<std::time::Duration> = Some(std::time::Duration::from_millis(100));
 
-/// Returns the text of an error. That of Windows is in the user's language, and Wine has none.
+/// Returns the kind and number of an error of the system, because Windows has texts in the user's language, and Wine has none.
 pub(crate) fn reason(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(number) => format!("{} (error {number} of the system)", error.kind()),
@@ -74,7 +74,7 @@ pub(crate) fn set_priority(_: &impl AsFd, _: u32) -> io::Result<()> {
     super::only_linux("--priority")
 }
 
-/// Returns an error: buffers are not cut.
+/// Returns an error: these systems do not divide buffers into datagrams.
 pub(crate) fn set_segment(_: &impl AsFd, _: u16) -> io::Result<()> {
     super::only_linux("cutting buffers into datagrams")
 }
@@ -85,7 +85,7 @@ pub(crate) fn send_parts(socket: &impl AsFd, parts: &[IoSlice<'_>]) -> io::Resul
     SockRef::from(&socket).send_vectored(parts)
 }
 
-/// Returns true: buffers are not cut.
+/// Returns true: these systems do not divide buffers into datagrams.
 pub(crate) fn refuses_segments(_: &io::Error) -> bool {
     true
 }

@@ -125,7 +125,7 @@ impl Inbox {
         self
     }
 
-    /// For sockets that do not block: a receive call then needs no separate look for a datagram.
+    /// Prepares the inbox for sockets that do not block: a receive call then need not check first whether a datagram is queued.
     pub fn of_nonblocking(self) -> Inbox {
         Inbox { nonblocking: true, ..self }
     }

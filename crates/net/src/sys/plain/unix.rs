@@ -22,10 +22,10 @@ pub use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 pub(crate) const IN_PROGRESS: i32 = libc::EINPROGRESS;
 /// Number of the error of a datagram that is too long.
 pub(crate) const MESSAGE_TOO_LONG: i32 = libc::EMSGSIZE;
-/// Parts that nobody has tried on this system.
+/// Description of the parts that were never run on this system.
 pub(crate) const NEVER_RUN: Option<&str> = Some(
-    "this version was compiled and linked, never run: nothing of it is known to work, neither waits, stamps on arrival, TTL \
-     and DSCP of received packets, ICMP, nor the live view",
+    "this version was compiled and linked, but never run: waits, stamps on arrival, TTL and DSCP of received packets, ICMP \
+     and the live view are untested",
 );
 /// Time before a deadline at which a thread stops sleeping and spins: the waits for sockets have steps of 1 ms.
 pub(crate) const SPIN_TIME: Span = Span::millis(1);

@@ -6,8 +6,8 @@ use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::{Mutex, PoisonError};
 
-/// Something that happened, which a wait sees until it is cleared. Windows can wait only for sockets, so it is a datagram
-/// between two sockets of this process.
+/// An event that ends every wait for it from the time it is set until it is cleared. Windows can wait only for sockets, so the event is a
+/// datagram between two sockets of this process.
 #[derive(Debug)]
 pub(crate) struct Event {
     seen: UdpSocket,
@@ -15,11 +15,11 @@ pub(crate) struct Event {
 }
 
 impl Event {
-    /// Creates an event that has not happened.
+    /// Creates an event that is not set.
     pub(crate) fn new() -> io::Result<Event> {
         let [seen, happens] =
             [UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?, UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?];
-        // Connected, so that no other process can make it happen.
+        // The sockets are connected to each other, so that no other process can set the event.
         seen.connect(happens.local_addr()?)?;
         happens.connect(seen.local_addr()?)?;
         seen.set_nonblocking(true)?;
@@ -27,12 +27,12 @@ impl Event {
         Ok(Event { seen, happens })
     }
 
-    /// Makes it happen. Never blocks.
+    /// Sets the event. Never blocks.
     pub(crate) fn set(&self) {
         let _ = self.happens.send(&[1]);
     }
 
-    /// Returns true if it had happened, and resets it.
+    /// Clears the event. Returns true if it was set.
     pub(crate) fn clear(&self) -> bool {
         let mut had_happened = false;
         while self.seen.recv(&mut [0; 1]).is_ok() {

@@ -40,10 +40,10 @@ impl<T: AsSocket> AsFd for T {
 pub(crate) const IN_PROGRESS: i32 = ws::WSAEINPROGRESS;
 /// Number of the error of a datagram that is too long.
 pub(crate) const MESSAGE_TOO_LONG: i32 = ws::WSAEMSGSIZE;
-/// Parts that nobody has tried on this system.
+/// Description of the parts that were never run on this system.
 pub(crate) const NEVER_RUN: Option<&str> = Some(
-    "this version was run under Wine, never on Windows itself: neither its waits and clocks, nor DSCP, ICMP without the \
-     rights of an administrator, firewalls, nor the live view in a console",
+    "this version was run under Wine, never on Windows itself: its waits and clocks, DSCP, ICMP without the rights of an \
+     administrator, firewalls and the live view in a console are untested there",
 );
 /// Time before a deadline at which a thread stops sleeping and spins: the timers of Windows have steps of 0.5 ms, and the
 /// waits for sockets of 1 ms.
@@ -135,7 +135,7 @@ pub(crate) fn poll(fds: &mut [PollFd<'_>], timeout: Option<Span>) -> io::Result<
     let timeout =
         timeout.map(|span| span.0.max(0).unsigned_abs().div_ceil(1_000_000).min(i32::MAX as u64) as i32);
     if fds.is_empty() {
-        // Windows does not wait for nothing.
+        // WSAPoll fails without sockets.
         std::thread::sleep(Duration::from_millis(timeout.unwrap_or(50).unsigned_abs().into()));
         return Ok(0);
     }
@@ -183,7 +183,7 @@ pub(crate) fn set_stamps(_: &impl AsFd, flags: StampFlags) -> io::Result<()> {
 /// Sets the octet of DSCP and ECN field of sent packets.
 ///
 /// # Errors
-/// Always, unless the octet is 0: the call succeeds without an effect, unless a policy of the administrator permits it.
+/// Always, unless the octet is 0: the call succeeds, but has an effect only if a policy of the administrator permits it.
 pub(crate) fn set_traffic_class(socket: &impl AsFd, octet: u8) -> io::Result<()> {
     let socket = socket.as_fd();
     let socket = SockRef::from(&socket);
@@ -287,7 +287,7 @@ pub(crate) fn interfaces() -> io::Result<Vec<super::InterfaceAddress>> {
 /// Returns the number of an interface, if `name` is a number.
 ///
 /// # Errors
-/// It is not.
+/// `name` is not a number.
 pub(crate) fn interface_index(name: &str) -> io::Result<u32> {
     name.parse().map_err(|_| ErrorKind::NotFound.into())
 }
