@@ -60,6 +60,11 @@ impl DevTools {
 
     /// Sends a command, and returns its result.
     pub fn call(&mut self, method: &str, parameters: &Value) -> Value {
+        self.answer(method, parameters).unwrap_or_else(|error| panic!("{method}: {error}"))
+    }
+
+    /// Sends a command, and returns its result, or the browser's error.
+    fn answer(&mut self, method: &str, parameters: &Value) -> Result<Value, Value> {
         self.requests += 1;
         let id = self.requests;
         let mut request = json!({ "id": id, "method": method, "params": parameters });
@@ -71,8 +76,10 @@ impl DevTools {
             let Message::Text(text) = self.socket.read().unwrap() else { continue };
             let answer: Value = serde_json::from_str(&text).unwrap();
             if answer["id"] == id {
-                assert!(answer.get("error").is_none(), "{method}: {answer}");
-                return answer["result"].clone();
+                return match answer.get("error") {
+                    Some(error) => Err(error.clone()),
+                    None => Ok(answer["result"].clone()),
+                };
             }
         }
     }
@@ -86,7 +93,13 @@ impl DevTools {
     /// Returns the value of `script` in the page; null while the page changes.
     pub fn value(&mut self, script: &str) -> Value {
         let parameters = json!({ "expression": script, "returnByValue": true });
-        self.call("Runtime.evaluate", &parameters)["result"]["value"].clone()
+        match self.answer("Runtime.evaluate", &parameters) {
+            Ok(result) => result["result"]["value"].clone(),
+            // The page was left between the request and its evaluation: "Inspected target navigated or closed", "Execution context
+            // was destroyed", "Cannot find default execution context".
+            Err(error) if error["code"] == -32000 => Value::Null,
+            Err(error) => panic!("{script}: {error}"),
+        }
     }
 
     /// Waits until `script` is true in the page.
