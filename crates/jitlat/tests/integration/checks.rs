@@ -61,8 +61,8 @@ fn every_program_of_a_release_is_in_the_pages() {
     }
 }
 
-/// What `cargo` is given by a script of `packaging`, with a release's flags: the flags, then the arguments. Instead of `cargo`, rustup
-/// and cross compilers, scripts run that only print.
+/// Flags and arguments that a script of `packaging` passes to `cargo` during a release. Scripts that only print replace `cargo`,
+/// rustup and cross compilers.
 fn given_to_cargo(script: &str, arguments: &[&str], linkers: &[&str]) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let tool = |name: &str, text: &str| {
