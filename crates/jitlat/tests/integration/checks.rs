@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 /// Names of the parts of a script: its functions with a description.
 fn parts(script: &str) -> BTreeSet<String> {
@@ -58,6 +59,67 @@ fn every_program_of_a_release_is_in_the_pages() {
             "docs/guide/installing.md has no row with `{name}`"
         );
     }
+}
+
+/// Flags and arguments that a script of `packaging` passes to `cargo` during a release. Scripts that only print replace `cargo`,
+/// rustup and cross compilers.
+fn given_to_cargo(script: &str, arguments: &[&str], linkers: &[&str]) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let tool = |name: &str, text: &str| {
+        use std::os::unix::fs::PermissionsExt;
+        let file = folder.path().join(name);
+        fs::write(&file, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    tool("cargo", r#"printf '%s\n' "$CARGO_ENCODED_RUSTFLAGS" | tr '\037' '\n' >&2; printf '%s\n' "$@" >&2"#);
+    tool("rustup", "exit 0");
+    for linker in linkers {
+        tool(linker, "exit 1");
+    }
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let output = Command::new(root.join("packaging").join(script))
+        .args(arguments)
+        .current_dir(&root)
+        .env("PATH", path)
+        .env("CARGO_ENCODED_RUSTFLAGS", RELEASE_FLAGS.join("\x1f"))
+        .env_remove("SMALL_PROFILE")
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{script} {arguments:?}: {said}");
+    said.lines().map(str::to_owned).collect()
+}
+
+/// Flags that a release passes, so that its programs do not depend on folders.
+const RELEASE_FLAGS: [&str; 2] = ["--remap-path-prefix=/a folder=/jitlat", "--remap-path-prefix=/b=/rust"];
+
+/// A small program of a release is the one that `packaging/board` builds, with the release's names of paths.
+#[test]
+fn small_programs_of_a_release_are_those_for_boards() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let programs = fs::read_to_string(root.join("packaging/programs")).unwrap();
+    let linkers = ["arm-linux-gnueabihf-gcc", "x86_64-w64-mingw32-gcc"];
+    let mut small = 0;
+    for line in programs.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let columns: Vec<&str> = line.split_whitespace().collect();
+        let [name, target, build, ..] = columns[..] else { panic!("{line}") };
+        let Some(features) = build.strip_prefix("small") else { continue };
+        let features = features.trim_start_matches('+').replace('+', ",");
+        let built = given_to_cargo("build", &[name], &linkers);
+        assert_eq!(built[..2], RELEASE_FLAGS, "{name}");
+        assert_eq!(built, given_to_cargo("board", &[target, &features], &linkers), "{name}");
+        for argument in ["--no-default-features", target, "small"] {
+            assert!(built.iter().any(|given| given == argument), "{name}: no {argument} in {built:?}");
+        }
+        assert!(features.is_empty() || built.contains(&features), "{name}: {built:?}");
+        if target.ends_with("-linux-musl") {
+            let packed = "-Clink-arg=-zpack-relative-relocs";
+            assert!(built.iter().any(|given| given == packed), "{name}: {built:?}");
+        }
+        small += 1;
+    }
+    assert!(small >= 4, "packaging/programs has {small} small programs");
 }
 
 /// `ps -L` shows the names of threads; ARCHITECTURE.md says what each waits for.

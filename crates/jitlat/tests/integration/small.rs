@@ -6,7 +6,7 @@ use crate::listening;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// Limit of the program's size in bytes: close to the current size, so that growth is noticed. The goal is 4 MB.
+/// Limit of the static program's size in bytes: close to the current size, so that growth is noticed. The goal is 4 MB.
 const MAX_SIZE: u64 = 9_650_000;
 /// Limit of the number of crates in it.
 const MAX_CRATES: usize = 120;
@@ -58,10 +58,11 @@ fn a_build_without_optional_features_is_small_and_measures() {
 
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("small");
     let target = target.to_str().unwrap();
-    let built =
-        Command::new(root().join("packaging/board")).env("CARGO_TARGET_DIR", target).output().unwrap();
+    let static_target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
+    let mut board = Command::new(root().join("packaging/board"));
+    let built = board.arg(static_target).env("CARGO_TARGET_DIR", target).output().unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    let program = Path::new(target).join("small/jitlat");
+    let program = PathBuf::from(String::from_utf8(built.stdout).unwrap().trim_end());
     let size = program.metadata().unwrap().len();
     println!("{} crates, {size} bytes", crates.len());
     assert!(size <= MAX_SIZE, "{size} bytes");
