@@ -28,6 +28,13 @@ fn a_request_is_what_the_command_line_would_send() {
     assert_eq!(voice.about, "round trips, STAMP: 250 packets in 5 s, like voice");
     let large = of(&[("size", "1000"), ("direction", "backward")]);
     assert!(large.bits_per_second > 8 * usual.bits_per_second && large.packets == 1000);
+    // With a load the test is repeated, and the load counts.
+    let loaded = of(&[("load", "both"), ("load_rate", "2Mbit")]);
+    assert_eq!((loaded.packets, loaded.duration_ns), (2 * usual.packets, 41_000_000_000));
+    assert!((2_050_000..2_200_000).contains(&loaded.bits_per_second), "{loaded:?}");
+    assert!(loaded.about.ends_with(", idle and under load (2Mbit both)"), "{loaded:?}");
+    let ping = of(&[("test", "ping-icmp"), ("load", "up")]);
+    assert!(ping.bits_per_second > 5_000_000 && ping.about.ends_with("(5Mbit up)"), "{ping:?}");
     // Every offered test can be requested.
     for test in DemandedTest::offered() {
         assert!(
@@ -49,6 +56,10 @@ fn what_is_wrong_is_said_of_its_field() {
         (&[("period", "-1")], false, "period", ""),
         (&[("size", "3")], false, "", ""),
         (&[("profile", "vioce")], false, "profile", "vioce"),
+        (&[("load", "sideways")], false, "load", "'sideways' is not a load"),
+        (&[("load", "up"), ("test", "ping-icmp")], true, "load", "can only be pinged"),
+        (&[("load", "up"), ("load_rate", "5Mbit,streams=31")], false, "load_rate", "not a rate"),
+        (&[("load", "up"), ("load_rate", "1Mbit+tcp")], false, "load_rate", "not a rate"),
     ] {
         let Err(RunRefusal::Field(about, why)) =
             DemandedTest::of(&request(fields), &host(answers), &MonitorInstruments)

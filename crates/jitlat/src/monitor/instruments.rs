@@ -17,6 +17,7 @@ use clap::FromArgMatches;
 use jitlat_core::spec::{Schedule, TestSpec};
 use jitlat_core::time::{SECOND, Span};
 use jitlat_core::{Direction, Transport};
+use jitlat_instruments::load::{Load, LoadServer};
 use jitlat_instruments::passive::PeriodEvent;
 use jitlat_instruments::serve::Serve;
 use jitlat_instruments::{Instrument, OneWay, Ping, Stop};
@@ -88,6 +89,27 @@ impl Equipment for MonitorInstruments {
         let known = MONITORED.iter().find(|i| i.name == asked.instrument);
         let instrument = known.ok_or_else(|| whole("unknown instrument"))?;
         (instrument.test)(&(instrument.options)(), asked, site)
+    }
+
+    fn load(&self, text: &str, site: &TestSite<'_>) -> Result<Load, EntryError> {
+        let args = ["--load", text].map(str::to_owned).to_vec();
+        let matches = OptionSet::new::<LoadArgs>("--load", Vec::new()).read(&[], &args)?;
+        let args = LoadArgs::from_arg_matches(&matches).map_err(|e| whole(e.to_string()))?;
+        // The server of the load is that of one-way tests, whatever the test is.
+        let own = DeclaredTest {
+            instrument: "one-way",
+            profiles: &[],
+            options: &site.of_server,
+            duration: None,
+            direction: SendingHosts::Both,
+        };
+        let port = one_way(&one_way_options(), &own, site.address, None)?.settings.control_port;
+        let load = args.settings(site.address, Some((port, None)), Direction::BOTH.to_vec());
+        let mut load = load.map_err(|e| whole(explain(&e)))?;
+        if let LoadServer::Jitlat(server) = &mut load.server {
+            server.key = site.key.cloned();
+        }
+        Ok(load)
     }
 
     fn follow(

@@ -2,6 +2,7 @@
 
 use crate::harness::*;
 use jitlat_archive::{Archive, Filter, TestId};
+use jitlat_core::load::TestPhase;
 use jitlat_net::emulator::lab::Namespace;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -102,12 +103,32 @@ fn a_test_is_started_from_the_page_watched_and_kept() {
         (now["state"] != "running" && now["state"] != "collecting").then_some(now)
     });
     assert_eq!((&ended["state"], ended["tests"].as_array().unwrap().len()), (&"ended".into(), 1), "{ended}");
+    // With a load: the idle streams, then those under the load, each with what it was measured under.
+    let loaded = json!({ "host": "10.9.0.2", "duration": "1s", "period": "10ms", "direction": "forward",
+        "load": "up", "load_rate": "2Mbit" });
+    let (ended, _) = run(&lab.client, 2680, &loaded);
+    let tests = ended["tests"].as_array().unwrap();
+    assert_eq!((&ended["state"], tests.len()), (&"ended".into(), 2), "{ended}");
+    let phases =
+        tests.iter().map(|test| archive.session(archive.find(test.as_str().unwrap()).unwrap()).unwrap());
+    let phases: Vec<_> =
+        phases.map(|session| session.load.expect("both are measured as one of two phases")).collect();
+    assert_eq!([phases[0].phase, phases[1].phase], [TestPhase::Idle, TestPhase::Loaded], "{phases:?}");
+    assert!(
+        phases[1].streams.iter().any(|stream| stream.received_bps.is_some_and(|bps| bps > 1e6)),
+        "{phases:?}"
+    );
     // A host that does not exist fails, and a forbidden test is not started.
     let (ended, _) = run(&lab.client, 2680, &json!({ "host": "10.9.0.77", "packets": "5" }));
     assert!(ended["state"] == "failed" && !ended["said"].as_str().unwrap().is_empty(), "{ended}");
     for (request, status, said) in [
         (json!({ "host": "10.9.0.3" }), 400, "choose one of 10.9.0.2, 10.9.0.77"),
         (json!({ "host": "10.9.0.2" }), 400, "the limit is 3"),
+        (
+            json!({ "host": "10.9.0.2", "duration": "1s", "load": "up", "load_rate": "20Mbit" }),
+            400,
+            "the limit is 10.0 Mbit/s",
+        ),
         (json!({ "host": "10.9.0.2", "duration": "1s", "period": "10us" }), 400, "the limit is 10.0 Mbit/s"),
     ] {
         let (got, answer) = ask(&lab.client, 2680, "POST /api/v1/runs", Some(&request));

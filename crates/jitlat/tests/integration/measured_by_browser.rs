@@ -48,6 +48,17 @@ impl Drop for PageServer {
     }
 }
 
+/// Checks the page with axe-core, if it is installed.
+fn nobody_is_kept_from_it(tools: &mut DevTools, state: &str) {
+    let Some(axe) = crate::browser::axe() else { return };
+    tools.value(&axe);
+    tools.value(crate::browser::ASK_AXE);
+    tools.until("!!document.documentElement.dataset.axe");
+    let found = tools.value("document.documentElement.dataset.axe");
+    assert_eq!(found.as_str(), Some("ok"), "{state}");
+    tools.value("delete document.documentElement.dataset.axe");
+}
+
 /// Writes a picture of the page to the folder `JITLAT_PICTURES`, if it is given.
 fn picture(tools: &mut DevTools, name: &str) {
     use base64::Engine;
@@ -64,6 +75,7 @@ fn a_measurement_by_keyboard_is_reported_and_archived() {
     let Some(mut tools) = DevTools::start(1000) else { return };
     tools.open(&format!("http://{}/", server.address));
     picture(&mut tools, "begin.png");
+    nobody_is_kept_from_it(&mut tools, "at the beginning");
     tools.tab_to("start");
     tools.press("Enter");
     // Starting moves the focus to the button that stops.
@@ -78,6 +90,8 @@ fn a_measurement_by_keyboard_is_reported_and_archived() {
     picture(&mut tools, "report.png");
     let text = tools.value("document.body.innerText");
     let text = text.as_str().unwrap();
+    let text = text.to_owned();
+    nobody_is_kept_from_it(&mut tools, "the report");
     for said in ["round trip", "TCP", "browser"] {
         assert!(text.contains(said), "{said}: {text}");
     }

@@ -4,6 +4,7 @@ use super::CaptureSetup;
 use super::error::AnyError;
 use crate::agenda::SlotFailure;
 use crate::file::{DeclaredTest, EntryError, Instruments, OptionValue};
+use jitlat_instruments::load::Load;
 use jitlat_instruments::passive::{CaptureEnd, PeriodEvent};
 use jitlat_instruments::serve::Serve;
 use jitlat_instruments::{Annotations, Instrument, Stop};
@@ -21,6 +22,15 @@ pub trait Equipment: Instruments + fmt::Debug + Send + Sync {
     /// # Errors
     /// [`EntryError`] with the wrong option.
     fn test(&self, asked: &DeclaredTest<'_>, site: &TestSite<'_>) -> Result<Box<dyn Instrument>, EntryError>;
+
+    /// Creates the load `text` of a test with that site. Without an own version there are no tests under load.
+    ///
+    /// # Errors
+    /// [`EntryError`] if the load is not possible.
+    fn load(&self, text: &str, site: &TestSite<'_>) -> Result<Load, EntryError> {
+        let message = format!("this program cannot send the load {text} to {}", site.address);
+        Err(EntryError { key: None, message })
+    }
 
     /// Captures until `stop` is requested; `key` is the key with which this host authenticates to other hosts.
     ///

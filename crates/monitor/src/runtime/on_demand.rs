@@ -1,12 +1,13 @@
 //! Tests on demand from the web page: the tests offered, and the conversion of a request to an instrument with options.
 
-use super::measure::measure;
+use super::measure::{measure, measure_under_load};
 use super::{Equipment, TestSite};
 use crate::file::{DeclaredTest, EntryError, OptionValue};
 use crate::model::{OneWayTraffic, SendingHosts, Traffic};
 use jitlat_core::time::SECOND;
 use jitlat_core::{Span, quantity};
 use jitlat_instruments::Stop;
+use jitlat_instruments::load::LoadSpecs;
 use jitlat_instruments::one_way::ONE_WAY_PROTOCOLS;
 use jitlat_instruments::ping::PROTOCOLS;
 use jitlat_proto::jitlat::PresharedKey;
@@ -62,11 +63,24 @@ pub struct DemandedTest {
     options: Vec<(String, OptionValue)>,
     duration: Option<Span>,
     direction: SendingHosts,
-    /// Traffic of the test.
+    /// Background traffic during a repetition of the test, as the command's option takes it; `None`: no repetition.
+    load: Option<String>,
+    /// Traffic of the test, with its load and its repetition.
     pub traffic: Traffic,
+    /// Time during which packets are sent, without the wait for the last ones.
+    sending: Span,
     /// Description in words.
     about: String,
 }
+
+/// Rate of a load without a given rate: it fills slow lines, and is within the usual limit of a page.
+const DEFAULT_LOAD_RATE: &str = "5Mbit";
+/// Bits on Ethernet per bit of TCP's payload.
+const WIRE_PER_PAYLOAD: f64 = 1518.0 / 1448.0;
+/// Time for which a load runs before the test begins: the default of the command.
+const SETTLE: Span = Span::seconds(1);
+/// Additional time of a test with a load: the connections of the load and of the repetition.
+const LOAD_MARGIN: Span = Span::seconds(5);
 
 /// Fields of a request, and the command's options that they set.
 const OPTIONS: [(&str, &str); 3] = [("packets", "packets"), ("period", "period"), ("size", "payload")];
@@ -132,12 +146,70 @@ impl DemandedTest {
             options,
             duration,
             direction,
+            load: None,
             traffic: Traffic::default(),
+            sending: Span(0),
             about: String::new(),
         };
         demand.traffic = equipment.traffic(&demand.declared()).map_err(refused)?;
+        demand.sending = sending(&demand.traffic);
         demand.about = about(&choice.name, choice.one_way, request, &demand.traffic, direction);
+        if !request.load.is_empty() {
+            demand.add_load(request, host)?;
+        }
         Ok(demand)
+    }
+
+    /// Adds the load of the request, and the repetition of the test under it.
+    fn add_load(&mut self, request: &RunRequest, host: &HostOffer) -> Result<(), RunRefusal> {
+        let wrong = |field: &str, why: String| Err(RunRefusal::Field(field.to_owned(), why));
+        if host.only_answers {
+            return wrong("load", format!("{} can only be pinged, and takes no load", host.name));
+        }
+        let (up, down) = match request.load.as_str() {
+            "up" => (true, false),
+            "down" => (false, true),
+            "both" => (true, true),
+            other => {
+                let other = other.escape_debug();
+                return wrong("load", format!("'{other}' is not a load: choose up, down or both"));
+            }
+        };
+        let rate = match request.load_rate.trim() {
+            "" => DEFAULT_LOAD_RATE,
+            rate => rate,
+        };
+        // The rate is read alone, so that it contains no other settings of the load.
+        let payload_bits = match quantity::bit_rate(rate) {
+            Ok(bits) => bits,
+            Err(e) => return wrong("load_rate", e.to_string()),
+        };
+        let rate = match payload_bits {
+            bits if bits.is_multiple_of(1_000_000) => format!("{}Mbit", bits / 1_000_000),
+            bits if bits.is_multiple_of(1000) => format!("{}kbit", bits / 1000),
+            bits => format!("{bits}bit"),
+        };
+        let text = format!("tcp:{rate},{}", request.load);
+        if let Err(e) = text.parse::<LoadSpecs>() {
+            return wrong("load_rate", e.to_string());
+        }
+        let bits = (payload_bits as f64 * WIRE_PER_PAYLOAD) as u64;
+        let Traffic { duration, forward, backward, recorded } = &mut self.traffic;
+        for (flow, is_loaded) in [(forward, up), (backward, down)] {
+            flow.packets *= 2;
+            flow.bytes *= 2;
+            if is_loaded {
+                let of_load = u128::from(bits) * (self.sending + SETTLE).0 as u128 / 8 / SECOND as u128;
+                flow.bytes = flow.bytes.saturating_add(u64::try_from(of_load).unwrap_or(u64::MAX));
+                flow.rate = flow.rate.saturating_add(bits);
+            }
+        }
+        *recorded *= 2;
+        *duration = duration.times(2) + LOAD_MARGIN;
+        self.sending = self.sending.times(2) + SETTLE;
+        self.about += &format!(", idle and under load ({rate} {})", request.load);
+        self.load = Some(text);
+        Ok(())
     }
 
     fn declared(&self) -> DeclaredTest<'_> {
@@ -155,7 +227,7 @@ impl DemandedTest {
         let Traffic { forward, backward, .. } = self.traffic;
         Planned {
             about: self.about.clone(),
-            duration_ns: sending(&self.traffic).0,
+            duration_ns: self.sending.0,
             packets: forward.packets + backward.packets,
             bits_per_second: forward.rate.max(backward.rate),
         }
@@ -175,7 +247,11 @@ impl DemandedTest {
             tags: tags.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec(),
             is_watched: true,
         };
-        let result = measure(equipment, &self.declared(), &site, Some(&mut feed), &stop, Some(place.archive));
+        let (test, archive) = (self.declared(), place.archive);
+        let result = match &self.load {
+            Some(load) => measure_under_load(equipment, (&test, load), &site, &mut feed, &stop, archive),
+            None => measure(equipment, &test, &site, Some(&mut feed), &stop, Some(archive)),
+        };
         feed.ended(result.map_err(|(_, why)| why));
     }
 }

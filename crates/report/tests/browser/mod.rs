@@ -86,6 +86,19 @@ pub fn visit(program: &str, dir: &Path, arguments: &[&str], address: &str) -> St
     std::fs::read_to_string(output).expect("the browser's output")
 }
 
+/// Writes a picture of the page in `file` to the folder `JITLAT_PICTURES`, if it is given.
+pub fn picture(program: &str, dir: &Path, (arguments, scheme): Shown, file: &Path, name: &str) {
+    let Some(folder) = std::env::var_os("JITLAT_PICTURES") else { return };
+    let width: String = arguments[0].chars().filter(|c| c.is_ascii_digit() || *c == ',').collect();
+    let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    let to =
+        Path::new(&folder).join(format!("{name}-{}-{scheme}.png", width.split(',').next().unwrap_or("")));
+    let tall = width.replace(",900", ",2400");
+    let to = format!("--screenshot={}", to.display());
+    let size = format!("--window-size={tall}");
+    browse(program, dir, &[&[&*to, "--hide-scrollbars"], arguments, &[&*size]].concat(), file);
+}
+
 /// Creates a folder below `target` for one browser's files, so that browsers of other tests and of concurrent runs do not
 /// share it.
 pub fn folder() -> TempDir {
@@ -137,12 +150,15 @@ const LIMIT: Duration = Duration::from_secs(180);
 /// Path of axe-core's script, as installed by `packaging/tools axe-core`, from the root of the sources.
 const AXE: &str = "target/tools/axe/axe_playwright_python/axe.min.js";
 
+/// Variables with which a missing axe-core is an error: it is a program of others, and a part of the tests in a browser.
+const REQUIRED: [&str; 2] = ["JITLAT_REQUIRE_PEERS", "JITLAT_REQUIRE_BROWSER"];
+
 /// Returns the script of axe-core; `None` if it is not installed and not required.
 pub fn axe() -> Option<String> {
     let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(AXE);
     match std::fs::read_to_string(&file) {
         Ok(script) => Some(script),
-        Err(e) if std::env::var_os("JITLAT_REQUIRE_PEERS").is_none() => {
+        Err(e) if !REQUIRED.iter().any(|name| std::env::var_os(name).is_some()) => {
             eprintln!("SKIPPED: {AXE}: {e}; packaging/tools axe-core installs it");
             None
         }
@@ -151,7 +167,7 @@ pub fn axe() -> Option<String> {
 }
 
 /// Script that runs axe-core on every tab, with everything unfolded, and writes the results into the page.
-const ASK_AXE: &str = include_str!("accessibility.js");
+pub const ASK_AXE: &str = include_str!("accessibility.js");
 
 /// Returns the results of axe-core for a page: `ok`, or its rules with the elements that break them.
 pub fn accessibility(html: &str, axe: &str, arguments: &[&str]) -> Option<String> {

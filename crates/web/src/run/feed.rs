@@ -27,6 +27,8 @@ pub enum RunStatus {
     Waiting(i64),
     /// The test has started.
     Running,
+    /// The test was measured idle, and is repeated under load.
+    UnderLoad,
     /// The test has ended; its results are in the archive under these numbers.
     Ended(Vec<TestId>),
     /// The test has no result, for this reason.
@@ -226,6 +228,11 @@ impl RunFeed {
     /// Reports that the test has started.
     pub fn started(&self) {
         self.0.news().status = RunStatus::Running;
+    }
+
+    /// Reports that the test was measured idle, and is repeated under load.
+    pub fn under_load(&self) {
+        self.0.news().status = RunStatus::UnderLoad;
     }
 
     /// Reports the end: the numbers of the results in the archive, or the reason why there are none.

@@ -196,6 +196,9 @@ fn form(all: &RunsNow, secret: &str, wanted_test: &RunRequest, refusal: Option<&
             .map(|(id, name)| (id, name.to_owned()));
     let mut uses = vec![("", "custom (fields below)".to_owned())];
     uses.extend(profiles.iter().map(|(name, about)| (name.as_str(), format!("{name}: {about}"))));
+    let loads =
+        [("", "no"), ("up", "up: to that host"), ("down", "down: from that host"), ("both", "both at once")]
+            .map(|(id, name)| (id, name.to_owned()));
     let fields = [
         ("duration", "duration", &wanted_test.duration, "10s"),
         ("packets", "or number of packets", &wanted_test.packets, "500"),
@@ -225,24 +228,35 @@ fn form(all: &RunsNow, secret: &str, wanted_test: &RunRequest, refusal: Option<&
             fieldset {
                 legend { "Packets" }
                 (choice("profile", "profile", &wanted_test.profile, &uses, wrong))
-                @for (name, label, value, example) in fields {
-                    @let (invalid, by) = marked(name, wrong);
-                    label for=(name) { (label) }
-                    " "
-                    input id=(name) name=(name) value=(value) placeholder=(example) maxlength="32"
-                        aria-invalid=[invalid] aria-describedby=[by];
-                    " "
-                }
+                @for (name, label, value, example) in fields { (field(name, label, value, example, wrong)) }
+            }
+            fieldset {
+                legend { "Load" }
+                (choice("load", "with load", &wanted_test.load, &loads, wrong))
+                (field("load_rate", "rate", &wanted_test.load_rate, "5Mbit", wrong))
             }
             p { button { "Start the test" } }
         }
         p.help {
             "The direction applies to one-way tests. Empty fields take the values of the profile; without one, a test sends \
-             1000 packets of 80 bytes, one every 20 ms. Limits: " (limits.at_once) " at a time, "
+             1000 packets of 80 bytes, one every 20 ms. With load the test runs twice, first idle and then with TCP traffic \
+             at this rate in each direction, and both results are stored; it needs jitlat at the far host. Limits: " (limits.at_once) " at a time, "
             (limits.per_hour) " per hour, " (table::seconds((limits.longest_s * 1e9) as i64)) " long, "
             (table::bits(limits.bits_per_second as f64)) " in each direction, "
             (group_thousands(&limits.packets.to_string())) " packets."
         }
+    }
+}
+
+/// Renders a field for text.
+fn field(name: &str, label: &str, value: &str, example: &str, wrong: &str) -> Markup {
+    let (invalid, by) = marked(name, wrong);
+    html! {
+        label for=(name) { (label) }
+        " "
+        input id=(name) name=(name) value=(value) placeholder=(example) maxlength="32"
+            aria-invalid=[invalid] aria-describedby=[by];
+        " "
     }
 }
 

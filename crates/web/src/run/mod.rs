@@ -107,6 +107,11 @@ pub struct RunRequest {
     pub period: String,
     /// Size of a packet's payload in bytes.
     pub size: String,
+    /// Direction of background traffic over TCP, with which the test is repeated: `up` (to the far host), `down` or
+    /// `both`; if empty, the test runs once, without it.
+    pub load: String,
+    /// Rate of that traffic in each direction: `5Mbit`, which is the default.
+    pub load_rate: String,
 }
 
 impl RunRequest {
@@ -122,6 +127,8 @@ impl RunRequest {
             duration: of("duration"),
             period: of("period"),
             size: of("size"),
+            load: of("load"),
+            load_rate: of("load_rate"),
         }
     }
 }

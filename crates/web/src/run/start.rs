@@ -95,7 +95,13 @@ fn start_with(
     host: &HostOffer,
 ) -> Result<Arc<LiveRun>, Problem> {
     let planned = runs.runner.plan(wanted_test, host)?;
-    runs.limits.check(&planned)?;
+    runs.limits.check(&planned).map_err(|refusal| match refusal {
+        // The load sends most of a test's traffic.
+        RunRefusal::Field(field, why) if field == "period" && !wanted_test.load.is_empty() => {
+            RunRefusal::Field("load_rate".to_owned(), why)
+        }
+        other => other,
+    })?;
     let run = app.table.admit(wanted_test, planned, &runs.limits, times::now())?;
     match runs.runner.start(wanted_test, host, RunFeed::new(run.clone())) {
         Ok(()) => Ok(run),

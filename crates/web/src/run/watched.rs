@@ -246,6 +246,10 @@ fn said(status: &RunStatus, phase: &LivePhase) -> (RunState, String) {
         ),
         (RunStatus::Failed(why), _) => (RunState::Failed, why.clone()),
         (RunStatus::Ended(_), _) => text(RunState::Ended, "Ended; the report is in the archive."),
+        (RunStatus::UnderLoad, LivePhase::Running) => text(RunState::Running, "Sending packets under load."),
+        (RunStatus::UnderLoad, LivePhase::Over) => {
+            text(RunState::Preparing, "Measured idle. The load is starting, or the result is being stored.")
+        }
         (_, LivePhase::Waiting) => text(RunState::Preparing, "Starting."),
         (_, LivePhase::Connecting(address, false)) => {
             (RunState::Preparing, format!("Connecting to {address}."))
