@@ -104,12 +104,29 @@ newer() {
     }'
 }
 
-# put FILE FOLDER MODE: installs a file into a folder, by a rename, so that a running program is not overwritten.
-put() {
-    new_file=$2/.${1##*/}.new
-    if ! { mkdir -p "$2" && cp "$1" "$new_file" && chmod "$3" "$new_file" && mv -f "$new_file" "$2/${1##*/}"; }; then
-        fail "cannot write to $2: name another folder with --prefix"
+# stage FILE FOLDER MODE: copies a file next to its place, so that every place is known to be writable before anything is installed.
+stage() {
+    place=$2/${1##*/}
+    [ ! -d "$place" ] || fail "$place is a folder: nothing was installed"
+    staged="$staged$2/.${1##*/}.new
+"
+    if ! { mkdir -p "$2" && cp "$1" "$2/.${1##*/}.new" && chmod "$3" "$2/.${1##*/}.new"; }; then
+        fail "cannot write to $2: nothing was installed; name another folder with --prefix"
     fi
+}
+
+# install_staged: renames all staged files into their places, so that a running program is not overwritten. The program is the last.
+install_staged() {
+    printf '%s' "$staged" | while IFS= read -r new_file; do
+        name=${new_file##*/.}
+        mv -f "$new_file" "${new_file%/*}/${name%.new}" || exit 1
+    done || fail "cannot write to $prefix: not all files were installed; run the script again"
+    staged=
+}
+
+remove_temporary() {
+    rm -rf "$work"
+    printf '%s' "$staged" | while IFS= read -r new_file; do rm -f "$new_file"; done
 }
 
 main() {
@@ -118,14 +135,15 @@ main() {
     if [ "$(id -u)" = 0 ]; then
         prefix=/usr/local
     elif [ -n "${TERMUX_VERSION:-}" ]; then
-        prefix=${PREFIX:-$HOME/.local}
+        prefix=${PREFIX:-${HOME:-}/.local}
     else
-        prefix=$HOME/.local
+        prefix=${HOME:+$HOME/.local}
     fi
     while [ $# -gt 0 ]; do
         case $1 in
         --prefix | --from)
             [ $# -ge 2 ] || fail "$1 needs a value"
+            [ -n "$2" ] || fail "$1 needs a value, not an empty one"
             if [ "$1" = --from ]; then from=${2%/}; else prefix=$2; fi
             shift
             ;;
@@ -134,6 +152,7 @@ main() {
         esac
         shift
     done
+    [ -n "$prefix" ] || fail "HOME is not set: name a folder with --prefix"
     case $from in *://* | /*) ;; *) from=$PWD/$from ;; esac
     case $prefix in /*) ;; *) prefix=$PWD/$prefix ;; esac
 
@@ -146,9 +165,10 @@ main() {
         fi
     fi
 
+    staged=
     work=$(mktemp -d)
-    trap 'rm -rf "$work"' EXIT
-    trap 'exit 1' HUP INT TERM
+    trap remove_temporary EXIT
+    trap 'exit 1' HUP INT TERM PIPE
     cd "$work"
     fetch SHA256SUMS
     fetch SHA256SUMS.minisig
@@ -157,15 +177,16 @@ main() {
     verify_checksum "$archive"
     tar xzf "$archive" || fail "$archive cannot be unpacked"
     cd "${archive%.tar.gz}"
-    new=$(./jitlat --version) || fail "the program does not run on this host: nothing was installed"
-
-    put jitlat "$prefix/bin" 755
     for page in man/*; do
-        [ ! -f "$page" ] || put "$page" "$prefix/share/man/man1" 644
+        [ ! -f "$page" ] || stage "$page" "$prefix/share/man/man1" 644
     done
-    put completions/jitlat "$prefix/share/bash-completion/completions" 644
-    put completions/_jitlat "$prefix/share/zsh/site-functions" 644
-    put completions/jitlat.fish "$prefix/share/fish/vendor_completions.d" 644
+    stage completions/jitlat "$prefix/share/bash-completion/completions" 644
+    stage completions/_jitlat "$prefix/share/zsh/site-functions" 644
+    stage completions/jitlat.fish "$prefix/share/fish/vendor_completions.d" 644
+    stage jitlat "$prefix/bin" 755
+    # Where it will be, because programs of a temporary folder may not be allowed to run.
+    new=$("$prefix/bin/.jitlat.new" --version) || fail "the program does not run on this host, or not in $prefix/bin: nothing was installed"
+    install_staged
 
     echo "$prefix/bin/jitlat is now $new${old:+ (before: $old)}"
     found=$(command -v jitlat || true)
