@@ -104,10 +104,10 @@ newer() {
     }'
 }
 
-# stage FILE FOLDER MODE: copies a file next to its place, so that every place is known to be writable before anything is installed.
+# stage FILE FOLDER MODE: copies a file into its folder under another name, so that every folder is known to be writable before anything is installed.
 stage() {
-    place=$2/${1##*/}
-    [ ! -d "$place" ] || fail "$place is a folder: nothing was installed"
+    target=$2/${1##*/}
+    [ ! -d "$target" ] || fail "$target is a folder: nothing was installed"
     staged="$staged$2/.${1##*/}.new
 "
     if ! { mkdir -p "$2" && cp "$1" "$2/.${1##*/}.new" && chmod "$3" "$2/.${1##*/}.new"; }; then
@@ -115,7 +115,7 @@ stage() {
     fi
 }
 
-# install_staged: renames all staged files into their places, so that a running program is not overwritten. The program is the last.
+# install_staged: gives all staged files their names, by renaming, so that a running program is not overwritten. The program is the last.
 install_staged() {
     printf '%s' "$staged" | while IFS= read -r new_file; do
         name=${new_file##*/.}
