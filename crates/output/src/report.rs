@@ -296,26 +296,6 @@ pub fn command_line(arguments: impl Iterator<Item = OsString>) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the command line without the folders of local files, for documents that are given to others.
-pub fn public_command_line(arguments: impl Iterator<Item = OsString>) -> String {
-    command_line(arguments.map(|argument| match argument.to_str() {
-        Some(text) => match text.split_once('=').filter(|(option, _)| option.starts_with('-')) {
-            Some((option, value)) => format!("{option}={}", without_folder(value)).into(),
-            None => without_folder(text).into(),
-        },
-        None => Path::new(&argument).file_name().map_or_else(OsString::new, Into::into),
-    }))
-}
-
-/// Returns the name of a file without its folder; any other text as it is.
-fn without_folder(text: &str) -> &str {
-    let path = Path::new(text);
-    let is_file = text.contains('/')
-        && !text.contains("://")
-        && (path.is_absolute() || text.starts_with('.') || text.starts_with('~') || path.exists());
-    path.file_name().and_then(|name| name.to_str()).filter(|_| is_file).unwrap_or(text)
-}
-
 /// Quotes a path or argument for a shell.
 pub fn shell_word(path: &Path) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./:=,@%+".contains(c);
@@ -345,14 +325,6 @@ mod tests {
         let typed = ["/usr/bin/jitlat", "-n", "5", "--fail-if", "loss>1%", "it's", ""];
         let line = command_line(typed.map(OsString::from).into_iter());
         assert_eq!(line, r"jitlat -n 5 --fail-if 'loss>1%' 'it'\''s' ''");
-    }
-
-    #[test]
-    fn a_document_has_no_names_of_local_folders() {
-        let typed =
-            ["jitlat", "analyze", "/home/me/a.log", "../b.log", "--html=/tmp/c.html", "10.0.0.0/8", "x/y"];
-        let line = public_command_line(typed.map(OsString::from).into_iter());
-        assert_eq!(line, "jitlat analyze a.log b.log --html=c.html 10.0.0.0/8 x/y");
     }
 
     #[test]

@@ -122,6 +122,22 @@ fn small_programs_of_a_release_are_those_for_boards() {
     assert!(small >= 4, "packaging/programs has {small} small programs");
 }
 
+/// Recipes that build the sources name the version that they build.
+#[test]
+fn recipes_have_the_version_of_the_sources() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let version = |path: &str, before: &str| {
+        let text = fs::read_to_string(root.join(path)).unwrap_or_else(|e| panic!("{path}: {e}"));
+        let found =
+            text.lines().find_map(|line| Some(line.strip_prefix(before)?.trim_matches('"').to_owned()));
+        found.unwrap_or_else(|| panic!("{path} has no {before}"))
+    };
+    let sources = version("Cargo.toml", "version = ");
+    assert_eq!(version("packaging/openwrt/Makefile", "PKG_VERSION:="), sources);
+    assert_eq!(version("packaging/alpine/APKBUILD", "pkgver="), sources);
+    assert_eq!(version("python/Cargo.toml", "version = "), sources);
+}
+
 /// `ps -L` shows the names of threads; ARCHITECTURE.md says what each waits for.
 #[test]
 fn every_name_of_a_thread_is_in_the_architecture() {
