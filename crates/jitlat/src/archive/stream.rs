@@ -40,13 +40,13 @@ pub(super) struct StreamArgs {
     /// Without a state, begin with tests that are added from now on
     #[arg(long)]
     new: bool,
-    /// Wait for further tests until the program is stopped, and repeat messages that fail
+    /// Wait for further tests until stopped, and repeat messages that fail
     #[arg(long)]
     follow: bool,
     /// Maximum number of tests in a message
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=5000))]
     batch: u32,
-    /// Command that sends a message, which it reads from its standard input; status 0 means sent
+    /// Command that sends a message from its standard input; status 0 means sent
     ///
     /// It is run once for each message. Give it a time limit of its own, such as curl --max-time 30.
     #[arg(last = true, required = true, value_name = "COMMAND")]
