@@ -14,7 +14,12 @@ use std::time::Duration;
 
 /// Asks a page in a namespace; returns the status and the JSON of its answer.
 fn ask(place: &Namespace, port: u16, request: &str, body: Option<&Value>) -> (u16, Value) {
-    let body = body.map(Value::to_string).unwrap_or_default();
+    let (status, body) = asked(place, port, request, &body.map(Value::to_string).unwrap_or_default());
+    (status, serde_json::from_str(&body).unwrap_or(Value::Null))
+}
+
+/// Asks a page in a namespace; returns the status and the text of its answer.
+fn asked(place: &Namespace, port: u16, request: &str, body: &str) -> (u16, String) {
     let text = format!(
         "{request} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\nContent-Type: application/json\r\n\
          Content-Length: {}\r\n\r\n{body}",
@@ -28,10 +33,10 @@ fn ask(place: &Namespace, port: u16, request: &str, body: Option<&Value>) -> (u1
         stream.read_to_string(&mut answer)?;
         Ok(answer)
     });
-    let Ok(Ok(answer)) = answer else { return (0, Value::Null) };
+    let Ok(Ok(answer)) = answer else { return (0, String::new()) };
     let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
     let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-    (status, serde_json::from_str(body).unwrap_or(Value::Null))
+    (status, body.to_owned())
 }
 
 /// Waits until `look` finds something, within a limit.
@@ -114,10 +119,10 @@ fn a_test_is_started_from_the_page_watched_and_kept() {
     let phases: Vec<_> =
         phases.map(|session| session.load.expect("both are measured as one of two phases")).collect();
     assert_eq!([phases[0].phase, phases[1].phase], [TestPhase::Idle, TestPhase::Loaded], "{phases:?}");
-    assert!(
-        phases[1].streams.iter().any(|stream| stream.received_bps.is_some_and(|bps| bps > 1e6)),
-        "{phases:?}"
-    );
+    let (_, page) = asked(&lab.client, 2680, &format!("GET /run/{}", ended["id"].as_str().unwrap()), "");
+    assert!(page.contains(", idle</b>") && page.contains(", under load</b>"), "{page}");
+    let received: f64 = phases[1].streams.iter().filter_map(|stream| stream.received_bps).sum();
+    assert!((1e6..3e6).contains(&received), "{phases:?}");
     // A host that does not exist fails, and a forbidden test is not started.
     let (ended, _) = run(&lab.client, 2680, &json!({ "host": "10.9.0.77", "packets": "5" }));
     assert!(ended["state"] == "failed" && !ended["said"].as_str().unwrap().is_empty(), "{ended}");

@@ -97,6 +97,12 @@ impl ChartSize {
 const LEFT: f64 = 96.0;
 /// Space to the right of the axes.
 const MARGIN: f64 = 8.0;
+/// Half the width of the label of a time, and of the sign of a change.
+const HALF_TICK: f64 = 26.0;
+const HALF_SIGN: f64 = 34.0;
+/// Width of the title: of a character of the names, and of the quantity after them, at most.
+const BOLD_WIDTH: f64 = 8.0;
+const QUANTITY_WIDTH: f64 = 270.0;
 /// Height of the title above a direction, and of its delays if it is the only one, or one of two.
 const TITLE: f64 = 26.0;
 const DELAYS: [f64; 2] = [300.0, 190.0];
@@ -217,9 +223,12 @@ pub fn svg(chart: &Chart<'_>) -> (String, bool) {
             let (top, bottom) = (placed.lanes.delays.0, placed.lanes.verdicts.1);
             let _ = write!(out, "<path class=\"grid\" d=\"M{at:.1} {top}V{bottom:.0}\"/>");
         }
+        // A label at the end of the axis would be cut by the edge of the drawing.
+        let end = format!("{width}");
+        let (at, anchor) = if at + HALF_TICK > right { (end, "end") } else { (format!("{at:.1}"), "middle") };
         let _ = write!(
             out,
-            "<text class=\"label\" x=\"{at:.1}\" y=\"{below:.0}\" text-anchor=\"middle\">{label}</text>"
+            "<text class=\"label\" x=\"{at}\" y=\"{below:.0}\" text-anchor=\"{anchor}\">{label}</text>"
         );
     }
     for placed in &placed {
@@ -260,10 +269,13 @@ fn one_side(out: &mut String, placed: &PlacedSide<'_>, x: &impl Fn(i64) -> f64) 
         );
         let sign = if *bad { "▼ worse" } else { "▲ better" };
         if side.changes.len() <= 8 && placed.size == ChartSize::Wide {
-            let above = lanes.delays.0 - 5.0;
+            // The title is above the left part of the drawing: there the sign is below it.
+            let is_below = at - HALF_SIGN < QUANTITY_WIDTH + BOLD_WIDTH * side.title.chars().count() as f64;
+            let y = lanes.delays.0 + if is_below { 13.0 } else { -5.0 };
+            let (x, anchor) = if is_below { (at + 4.0, "start") } else { (at, "middle") };
             let _ = write!(
                 out,
-                "<text class=\"{class}\" x=\"{at:.1}\" y=\"{above:.0}\" text-anchor=\"middle\">{sign}</text>"
+                "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.0}\" text-anchor=\"{anchor}\">{sign}</text>"
             );
         }
     }

@@ -221,8 +221,10 @@ fn picker(view: &PathPage) -> Markup {
                 }
             } " "
             label { input type="checkbox" name="week" value="1" checked[view.choice.has_week]; " a week earlier" } " "
-            label { "Another path: from " input name="src2" list="hosts" size="12" value=(src2); } " "
-            label { "to " input name="dst2" list="hosts" size="12" value=(dst2); } " "
+            span.group {
+                label { "Another path: from " input name="src2" list="hosts" size="12" value=(src2); } " "
+                label { "to " input name="dst2" list="hosts" size="12" value=(dst2); } " "
+            }
             datalist #hosts { @for host in hosts.into_iter().take(MAX_SUGGESTED) { option value=(host) {} } }
             button { "Show" }
         }

@@ -194,14 +194,14 @@ fn form(all: &RunsNow, secret: &str, wanted_test: &RunRequest, refusal: Option<&
     let directions =
         [("both", "both at once"), ("forward", "up: to that host"), ("backward", "down: from that host")]
             .map(|(id, name)| (id, name.to_owned()));
-    let mut uses = vec![("", "custom (fields below)".to_owned())];
+    let mut uses = vec![("", "custom".to_owned())];
     uses.extend(profiles.iter().map(|(name, about)| (name.as_str(), format!("{name}: {about}"))));
     let loads =
         [("", "no"), ("up", "up: to that host"), ("down", "down: from that host"), ("both", "both at once")]
             .map(|(id, name)| (id, name.to_owned()));
     let fields = [
         ("duration", "duration", &wanted_test.duration, "10s"),
-        ("packets", "or number of packets", &wanted_test.packets, "500"),
+        ("packets", "or packets", &wanted_test.packets, "500"),
         ("period", "interval", &wanted_test.period, "20ms"),
         ("size", "payload, bytes", &wanted_test.size, "80"),
     ];

@@ -15,6 +15,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, get};
 use jitlat_archive::Archive;
+use jitlat_core::load::TestPhase;
 use jitlat_report::draw;
 use jitlat_report::figure::{Figure, LIVE_PLOTS, LivePlot, group_thousands};
 use jitlat_report::html::scrolling;
@@ -155,14 +156,20 @@ fn without_word<'a>(answer: &'a str, severity: &str) -> &'a str {
 /// Renders links to the results, once they are in the archive.
 fn reports(archive: &Archive, now: &RunNow) -> Markup {
     let report = |test: &String| {
-        let listed = archive.find(test).and_then(|id| archive.listed(id));
+        let found = archive.find(test);
+        let load = found.as_ref().ok().and_then(|id| archive.session(*id).ok()?.load);
+        let phase = load.map_or("", |load| match load.phase {
+            TestPhase::Idle => ", idle",
+            TestPhase::Loaded => ", under load",
+        });
+        let listed = found.and_then(|id| archive.listed(id));
         let (path, headline) = match &listed {
             Ok(listed) => (format!("{} to {}", listed.src, listed.dst), listed.headline.clone()),
             Err(_) => (test.clone(), String::new()),
         };
         html! {
             li {
-                a href={"/test/" (encoded(test))} { b { "Report of " (path) } }
+                a href={"/test/" (encoded(test))} { b { "Report of " (path) (phase) } }
                 @if !headline.is_empty() { ": " (headline) }
             }
         }

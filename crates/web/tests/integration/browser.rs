@@ -132,9 +132,13 @@ fn no_page_is_wider_than_a_phone_and_keys_reach_whatever_can_be_pressed() {
     const LOOK: &str = concat!("<script>", include_str!("../look.js"), "</script></body>");
     for path in &pages {
         let file = own.path().join("page.html");
-        std::fs::write(&file, alone(&served, path).replacen("</body>", LOOK, 1)).unwrap();
-        for (arguments, scheme) in browser::shown() {
-            browser::picture(program, own.path(), (arguments, scheme), &file, path);
+        let page = alone(&served, path);
+        std::fs::write(&file, &page).unwrap();
+        browser::shown()
+            .into_iter()
+            .for_each(|shown| browser::picture(program, own.path(), shown, &file, path));
+        std::fs::write(&file, page.replacen("</body>", LOOK, 1)).unwrap();
+        for (arguments, _) in browser::shown() {
             let dom = browser::browse(program, own.path(), &[&["--dump-dom"], arguments].concat(), &file);
             assert_eq!(browser::result(&dom, "wide"), Some("false"), "{path}, {arguments:?}");
             assert_eq!(browser::result(&dom, "keys"), Some("ok"), "{path}, {arguments:?}");

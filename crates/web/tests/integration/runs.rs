@@ -66,8 +66,12 @@ fn a_test_is_asked_for_watched_and_found_in_the_archive() {
     let archive = archive(folder.path());
     let served = local(folder.path(), &fake);
     let own = browser(&served, "");
-    let answer = submit(&served, "/run", &own, "host=oslo&test=udp&direction=both&duration=10s");
+    let fields = "host=oslo&test=udp&direction=both&duration=10s&load=up&load_rate=2Mbit";
+    let answer = submit(&served, "/run", &own, fields);
     assert_eq!(answer.status, 303, "{}", answer.body);
+    let asked =
+        fake.started.lock().unwrap().last().map(|(asked, _)| [asked.load.clone(), asked.load_rate.clone()]);
+    assert_eq!(asked, Some(["up".to_owned(), "2Mbit".to_owned()]));
     let address = location(&answer);
     let page = served.get(&address);
     assert!(page.body.contains("About to start") && page.body.contains("Stop the test"), "{}", page.body);
@@ -104,6 +108,8 @@ fn a_test_is_asked_for_watched_and_found_in_the_archive() {
         assert!(page.contains("<svg") && !page.contains("style=\"") && !page.contains("<style"), "{plot}");
     }
     assert_eq!(served.get(&format!("{address}?plot=x")).status, 400);
+    feed.under_load();
+    assert!(served.get(&address).body.contains("Sending packets under load."));
     let api = address.replace("/run/", "/api/v1/runs/");
     let now = served.json(&api);
     assert_eq!((&now["state"], &now["streams"][0]["missing"]), (&"running".into(), &5.into()));
