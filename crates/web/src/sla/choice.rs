@@ -40,7 +40,7 @@ impl ReportChoice {
     /// # Errors
     /// [`Problem::Wrong`] for values that have no meaning.
     pub fn new(query: &Query, last: i64) -> Result<ReportChoice, Problem> {
-        let zone = query.zone();
+        let zone = query.zone()?;
         let wrong = |text: &str| Problem::Wrong(text.to_owned());
         let usual = CalendarUnit::Month.name(last, &zone);
         let month = query.get("month").unwrap_or(&usual).to_owned();
