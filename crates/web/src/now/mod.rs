@@ -263,20 +263,24 @@ pub fn page(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem> 
     write(archive, &all, &OverviewChoice::new(&asked.query))
 }
 
+/// Returns the names that several hosts have, given the name and the address of each end.
+pub fn shared_names<'a>(ends: impl Iterator<Item = (Option<&'a str>, &'a str)>) -> BTreeSet<String> {
+    let mut addresses: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (name, address) in ends {
+        addresses.entry(name.unwrap_or(address)).or_default().insert(address);
+    }
+    addresses.into_iter().filter(|(_, of)| of.len() > 1).map(|(name, _)| name.to_owned()).collect()
+}
+
 /// Adds the address to the names that several hosts have.
 fn tell_apart(all: &mut Now) {
-    let mut addresses: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for s in &all.streams {
-        for (name, address) in [(&s.src_name, &s.stream.src), (&s.dst_name, &s.stream.dst)] {
-            if let Some(name) = name {
-                addresses.entry(name.clone()).or_default().insert(address.clone());
-            }
-        }
-    }
-    let is_shared = |name: &String| addresses.get(name).is_some_and(|addresses| addresses.len() > 1);
+    let shared =
+        shared_names(all.streams.iter().flat_map(|s| {
+            [(s.src_name.as_deref(), &*s.stream.src), (s.dst_name.as_deref(), &*s.stream.dst)]
+        }));
     for s in &mut all.streams {
         for (name, address) in [(&mut s.src_name, &s.stream.src), (&mut s.dst_name, &s.stream.dst)] {
-            if let Some(name) = name.as_mut().filter(|name| is_shared(name)) {
+            if let Some(name) = name.as_mut().filter(|name| shared.contains(*name)) {
                 *name = format!("{name} ({address})");
             }
         }
