@@ -17,6 +17,7 @@ use crate::routes::RouteRequest;
 use crate::times;
 use crate::verdict::TestVerdict;
 use jitlat_archive::{Archive, Newest, ReportedSlot, TestId, utc};
+use jitlat_core::twoway::BROWSER_REQUESTS;
 use maud::{Markup, html};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -73,7 +74,7 @@ pub struct StreamNow {
     /// Mean opinion score of the newest test, 1 to 5; null if unknown.
     pub mos: Option<f64>,
     /// Median time between the newest tests, ns; null if there are fewer than three tests. If the stream would be
-    /// silent according to this time, the time is computed without tests started from a page.
+    /// silent according to this time, the time is computed without tests started from a page, and null unless they are regular.
     pub every_ns: Option<i64>,
     /// True if the last test is more than three times `every_ns` ago.
     pub silent: bool,
@@ -160,8 +161,9 @@ pub fn read(archive: &Archive, now: i64) -> Result<Now, Problem> {
     let mut streams: Vec<StreamNow> =
         archive.newest()?.into_iter().map(|newest| StreamNow::new(newest, now)).collect();
     for stream in streams.iter_mut().filter(|stream| stream.silent) {
-        // Ignore tests started from a page, which are not expected to repeat.
-        stream.every_ns = archive.regular_distance(stream.id)?;
+        // Only tests at regular times, not those started from a page or in a browser, are expected to go on.
+        let is_scheduled = stream.stream.protocol != BROWSER_REQUESTS;
+        stream.every_ns = if is_scheduled { archive.regular_distance(stream.id)? } else { None };
         stream.silent = is_silent(stream.every_ns, now.saturating_sub(stream.started_ns));
     }
     let figures = archive.newest_figures(&FIGURES)?;
