@@ -178,6 +178,10 @@ impl AlertsForm<'_> {
                     (field("test", "test", alert.map_or("", |alert| &alert.test), "any"))
                     (field("host", "host", host, "any"))
                     (field("site", "site", site, "any"))
+                    @if alert.is_none() {
+                        label for="everything" { "everything" } " "
+                        input #everything type="checkbox" name="everything" value="1"; " "
+                    }
                     span {} button { "Silence" }
                 }
             }

@@ -370,7 +370,11 @@ fn an_alert_is_acknowledged_and_silenced_by_programs_of_this_host_only() {
     let asked = "{\"by\": \"ann\", \"for\": \"2h\", \"host\": \"rome\"}";
     let (status, made) = post(&served, "/api/v1/silences", asked, json);
     assert_eq!((status, made["host"].as_str()), (200, Some("rome")), "{made}");
-    assert_eq!(post(&served, "/api/v1/silences", "{\"by\": \"ann\", \"for\": \"soon\"}", json).0, 400);
+    assert_eq!(
+        post(&served, "/api/v1/silences", "{\"by\": \"ann\", \"for\": \"soon\", \"host\": \"rome\"}", json).0,
+        400
+    );
+    assert_eq!(post(&served, "/api/v1/silences", "{\"by\": \"ann\", \"for\": \"2h\"}", json).0, 400);
     assert_eq!(served.json("/api/v1/silences")["silences"].as_array().unwrap().len(), 1);
     let end = format!("/api/v1/silences/{}/end", made["id"]);
     assert_eq!((post(&served, &end, "{}", json).0, post(&served, &end, "{}", json).0), (200, 404));
