@@ -360,6 +360,11 @@ fn headline(streams: &[&StreamNow], now_ns: i64) -> Markup {
         [] => "No stream was poor or bad in its newest test.".to_owned(),
         few @ ([_] | [_, _] | [_, _, _]) => {
             let said = few.iter().map(|s| {
+                if s.bad_tests == 1 {
+                    // How long it was bad is unknown.
+                    let [src, arrow, dst, word] = [s.src(), s.arrow(), s.dst(), s.verdict.word()];
+                    return format!("{src} {arrow} {dst} was {word} in its newest test, {}", age(s, now_ns));
+                }
                 let since = s.bad_since_ns.map_or(0, |at| now_ns.saturating_sub(at));
                 format!(
                     "{} {} {} has been {} for {}",
@@ -454,7 +459,7 @@ fn row(s: &StreamNow, now: i64) -> Markup {
     });
     html! {
         tr {
-            th scope="row" { a href=(s.address()) { (s.src()) " " (s.arrow()) " " (s.dst()) } }
+            th scope="row" title={(s.src()) " " (s.arrow()) " " (s.dst())} { a href=(s.address()) { (s.src()) " " (s.arrow()) " " (s.dst()) } }
             td.(class) data-label="verdict" { (badge(sign, word)) }
             td data-label="bad since" { (since) }
             td data-label="last test" { a href={"/test/" (s.test)} title=(utc(s.started_ns)) { (age(s, now)) } }
@@ -480,5 +485,5 @@ pub fn badge(sign: &str, word: &str) -> Markup {
 }
 
 fn age(s: &StreamNow, now: i64) -> String {
-    format!("{} ago", times::length(now.saturating_sub(s.started_ns)))
+    times::ago(s.started_ns, now)
 }
