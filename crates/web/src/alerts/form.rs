@@ -30,7 +30,8 @@ pub struct AlertsForm<'a> {
     /// True if a token would allow the reader to do so.
     may_log_in: bool,
     secret: &'a str,
-    zone: &'a PageZone,
+    /// Time zone of the page.
+    pub zone: &'a PageZone,
 }
 
 fn zone_of(headers: &HeaderMap, query: Option<String>) -> Result<PageZone, Problem> {
