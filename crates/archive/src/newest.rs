@@ -15,6 +15,10 @@ const MAX_TESTS_BACK_IN_ALL: u64 = 20_000;
 /// Number of newest tests from which the usual interval between tests is estimated. The estimate is a median, so a
 /// single pause hardly changes it.
 const RECENT_TESTS: i64 = 9;
+/// Number of newest tests that must be regular for a stream that is expected to go on.
+const REGULAR_TESTS: i64 = 10;
+/// Smallest distance of tests that are expected to go on: a person repeats a test at shorter ones.
+const LEAST_REGULAR_NS: i64 = 60_000_000_000;
 
 /// The newest test of a stream.
 #[derive(Clone, Debug, PartialEq)]
@@ -248,8 +252,8 @@ impl Archive {
     }
 
     /// Returns the median time between the starts of consecutive scheduled tests of a stream, computed from the most
-    /// recent ones, in ns; `None` for fewer than three tests. Tests that a person started from a web page (tag `asked`)
-    /// do not count.
+    /// recent ones, in ns; `None` unless there are ten tests at regular distances of at least a minute, because others are
+    /// not expected to go on. Tests that a person started from a web page (tag `asked`) do not count.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -263,25 +267,26 @@ impl Archive {
         }
         let query = "SELECT started_ns FROM tests t WHERE stream = ? AND NOT EXISTS (SELECT 1 FROM tags WHERE test = t.number AND key = 'asked') \
                      ORDER BY started_ns DESC LIMIT ?";
-        self.distance(query, stream).map_err(self.sql("reading"))
+        let distances = self.distances(query, stream, REGULAR_TESTS).map_err(self.sql("reading"))?;
+        Ok(regular(&distances))
     }
 
     /// Returns the median time between the starts of consecutive tests of a stream, computed from the most recent ones,
     /// in ns; `None` for fewer than three tests.
     fn usual_distance(&self, stream: i64) -> rusqlite::Result<Option<i64>> {
-        self.distance(
-            "SELECT started_ns FROM tests WHERE stream = ? ORDER BY started_ns DESC LIMIT ?",
-            stream,
-        )
+        let query = "SELECT started_ns FROM tests WHERE stream = ? ORDER BY started_ns DESC LIMIT ?";
+        let distances = self.distances(query, stream, RECENT_TESTS)?;
+        Ok((distances.len() >= 2).then(|| distances[distances.len() / 2]))
     }
 
-    fn distance(&self, query: &str, stream: i64) -> rusqlite::Result<Option<i64>> {
+    /// Returns the times between the starts of the newest `most` tests, the shortest first.
+    fn distances(&self, query: &str, stream: i64, most: i64) -> rusqlite::Result<Vec<i64>> {
         let mut recent = self.db.prepare_cached(query)?;
-        let starts = recent.query_map(params![stream, RECENT_TESTS], |row| row.get(0))?;
+        let starts = recent.query_map(params![stream, most], |row| row.get(0))?;
         let starts = starts.collect::<rusqlite::Result<Vec<i64>>>()?;
         let mut distances: Vec<i64> = starts.windows(2).map(|w| w[0].saturating_sub(w[1])).collect();
         distances.sort_unstable();
-        Ok((distances.len() >= 2).then(|| distances[distances.len() / 2]))
+        Ok(distances)
     }
 
     /// Returns the run of poor or bad tests that ends with the newest test. Examines at most `left` tests, and
@@ -326,5 +331,33 @@ impl Archive {
             Ok(ArchiveExtent { tests: unsigned(row, 0)?, first_ns: row.get(1)?, last_ns: row.get(2)? })
         };
         self.db.query_row(query, [], take).map_err(self.sql("reading"))
+    }
+}
+
+/// Returns the median of sorted distances of [`REGULAR_TESTS`] tests if most of them are near it: gaps and random delays of
+/// starts change some.
+fn regular(distances: &[i64]) -> Option<i64> {
+    let median = *distances.get(distances.len() / 2)?;
+    let near = distances
+        .iter()
+        .filter(|distance| (median / 2..=median.saturating_mul(2)).contains(*distance))
+        .count();
+    let is_regular = distances.len() as i64 >= REGULAR_TESTS - 1 && 3 * near >= 2 * distances.len();
+    (is_regular && median >= LEAST_REGULAR_NS).then_some(median)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_regular_tests_are_expected_to_go_on() {
+        const MINUTE: i64 = 60_000_000_000;
+        assert_eq!(regular(&[5 * MINUTE; 9]), Some(5 * MINUTE));
+        let with_gaps = [4, 5, 5, 5, 5, 5, 6, 60, 900].map(|minutes| minutes * MINUTE);
+        assert_eq!(regular(&with_gaps), Some(5 * MINUTE));
+        let by_hand = [1, 1, 2, 3, 10, 45, 90, 600, 9000].map(|minutes| minutes * MINUTE);
+        assert_eq!((regular(&by_hand), regular(&[MINUTE / 6; 9]), regular(&[MINUTE; 8])), (None, None, None));
+        assert_eq!(regular(&[]), None);
     }
 }

@@ -86,7 +86,7 @@ fn parts(
     let Some((src, dst)) = query.get("src").zip(query.get("dst")) else { return Ok(None) };
     let (src2, dst2) = (query.get("src2").unwrap_or(src), query.get("dst2").unwrap_or(dst));
     let same = (src, dst) == (src2, dst2);
-    let zone = query.zone();
+    let zone = query.zone()?;
     let when =
         |name: &str| query.get(name).map(|text| zone.parse(text, now)).transpose().map_err(Problem::from);
     let end2 = match when("to2")? {
@@ -190,7 +190,7 @@ pub fn page(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem> 
         Some(parts) => Some(compared(parts, archive)?),
         None => None,
     };
-    let zone = asked.query.zone();
+    let zone = asked.query.zone()?;
     let newest = archive.newest()?;
     let mut hosts: BTreeMap<&str, &str> = BTreeMap::new();
     for test in &newest {

@@ -340,7 +340,7 @@ fn row(host: &HostNow, now: i64) -> Markup {
     let system: Vec<&str> = system.into_iter().flatten().map(String::as_str).collect();
     html! {
         tr {
-            th.words scope="row" { (called(host)) @if host.name.is_some() { " " small { (host.address) } } }
+            th.words scope="row" title=(called(host)) { (called(host)) @if host.name.is_some() { " " small { (host.address) } } }
             td.words data-label="site, labels" { (labels(host)) }
             td.words.(verdict.word()) data-label="clock" {
                 span {
@@ -352,7 +352,7 @@ fn row(host: &HostNow, now: i64) -> Markup {
             td data-label="own jitter, p99" { (known(host.noise_p99_ns)) }
             td data-label="last test" {
                 a href={"/test/" (host.test)} title=(utc(host.started_ns)) {
-                    (times::length(now.saturating_sub(host.started_ns))) " ago"
+                    (times::ago(host.started_ns, now))
                 }
             }
             td data-label="streams" { (host.streams) @if host.bad > 0 { " (" (host.bad) " poor or bad)" } }

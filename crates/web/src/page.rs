@@ -3,6 +3,7 @@
 use crate::times::ALL_UTC;
 use crate::zone::PageZone;
 use axum::response::Html;
+use jitlat_core::printable::is_unprintable;
 use jitlat_report::html::{PageFrame, STYLE, document};
 use maud::{Markup, html};
 use std::fmt::Write;
@@ -101,7 +102,7 @@ fn of_zone(title: &str, current: PageTab, zone: &PageZone, header: &Markup, main
         (main)
         footer { p { (PROGRAM) ". " (zone.sentence()) } }
     };
-    Html(document(title, PROGRAM, Some(&frame), header, &body).into_string())
+    Html(readable(document(title, PROGRAM, Some(&frame), header, &body).into_string()))
 }
 
 /// Renders a page that begins with `before`, and whose main element is `main`.
@@ -111,7 +112,14 @@ pub fn page_in(before: &Markup, title: &str, header: &Markup, main: &Markup) -> 
         (main)
         footer { p { (PROGRAM) ". " (ALL_UTC) } }
     };
-    Html(document(title, PROGRAM, Some(&frame), header, &body).into_string())
+    Html(readable(document(title, PROGRAM, Some(&frame), header, &body).into_string()))
+}
+
+/// Replaces the characters that change the direction of writing by U+FFFD: names come from other hosts, and must not make the
+/// text around them look different from its content.
+fn readable(page: String) -> String {
+    let turns = |c: char| is_unprintable(c) && !c.is_control();
+    if page.contains(turns) { page.replace(turns, "\u{fffd}") } else { page }
 }
 
 /// Renders a table whose rows become cards on a narrow screen. Each cell has the name of its column in `data-label`.
@@ -136,6 +144,14 @@ pub fn encoded(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_turn_the_text_around_them() {
+        let page = page("a\u{202e}b", PageTab::None, &Markup::default(), &html! { p { "x\u{2066}y\nz" } }).0;
+        assert!(page.contains("a\u{fffd}b") && page.contains("x\u{fffd}y\nz"), "{page}");
+    }
+
     #[test]
     fn what_means_something_in_an_address_is_encoded() {
         assert_eq!(super::encoded("2001:db8::1"), "2001:db8::1");

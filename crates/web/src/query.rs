@@ -1,6 +1,7 @@
 //! [`Query`]: parameters of an address or a form.
 
 use crate::change::cookies;
+use crate::problem::Problem;
 use crate::zone::PageZone;
 use axum::http::HeaderMap;
 
@@ -24,15 +25,25 @@ impl Query {
         value.filter(|value| !value.is_empty())
     }
 
-    /// Returns the time zone that the parameter `zone` names; UTC if there is none, or this system does not know it.
-    pub fn zone(&self) -> PageZone {
-        self.get(ZONE).and_then(PageZone::named).unwrap_or_default()
+    /// Returns the time zone that the parameter `zone` names; UTC if there is none.
+    ///
+    /// # Errors
+    /// [`Problem::Wrong`] for a zone that this system does not know.
+    pub fn zone(&self) -> Result<PageZone, Problem> {
+        let unknown = || {
+            Problem::Wrong(
+                "zone must be a time zone that this system knows, such as UTC or Europe/Oslo.".to_owned(),
+            )
+        };
+        self.get(ZONE)
+            .map_or_else(|| Ok(PageZone::default()), |name| PageZone::named(name).ok_or_else(unknown))
     }
 
-    /// Adds the zone of the browser, from its cookie, if no parameter names one.
+    /// Adds the zone of the browser, from its cookie, if no parameter names one and this system knows it.
     pub fn with_zone_of(mut self, headers: &HeaderMap) -> Query {
         if self.get(ZONE).is_none() {
             let zone = cookies(headers, ZONE_COOKIE).next().map(decoded);
+            let zone = zone.filter(|name| PageZone::named(name).is_some());
             self.0.extend(zone.map(|zone| (ZONE.to_owned(), zone)));
         }
         self
@@ -71,5 +82,15 @@ mod tests {
         let query = Query::parse("from=2026-11-01T10%3A00%3A00Z&&to=&x");
         assert_eq!(query.get("from"), Some("2026-11-01T10:00:00Z"));
         assert_eq!((query.get("to"), query.get("x"), query.get("y")), (None, None, None));
+    }
+
+    #[test]
+    fn an_unknown_zone_is_an_error_unless_only_the_cookie_names_it() {
+        let name = |query: &Query| query.zone().map(|zone| zone.name).ok();
+        assert!(matches!(Query::parse("zone=Mars/X").zone(), Err(Problem::Wrong(_))));
+        let mut headers = HeaderMap::new();
+        headers.insert("cookie", format!("{ZONE_COOKIE}=Mars/X").parse().unwrap());
+        assert_eq!(name(&Query::default().with_zone_of(&headers)).as_deref(), Some("UTC"));
+        assert_eq!(name(&Query::parse("zone=Mars/X").with_zone_of(&headers)), None);
     }
 }

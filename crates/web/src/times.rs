@@ -41,6 +41,13 @@ pub fn length(ns: i64) -> String {
     }
 }
 
+/// Formats the age of a time: `3 min ago`. A time after `now`, by more than clocks usually differ, is `in the future`: a clock
+/// is or was wrong.
+pub fn ago(at: i64, now: i64) -> String {
+    let age = now.saturating_sub(at);
+    if age < -MINUTE { "in the future".to_owned() } else { format!("{} ago", length(age)) }
+}
+
 /// A unit of the calendar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CalendarUnit {
@@ -178,6 +185,12 @@ mod tests {
         assert_eq!(ticks(AT, AT + HOUR, 8, &PageZone::default())[0].1, "12:20");
         assert!(ticks(i64::MIN, i64::MAX, 8, &PageZone::default()).len() < 20, "no limit is passed");
     }
+    #[test]
+    fn a_time_after_now_has_no_age() {
+        let said = [0, 3 * MINUTE, -SECOND, -40 * DAY].map(|age| ago(100 * DAY - age, 100 * DAY));
+        assert_eq!(said, ["0 s ago", "3 min ago", "0 s ago", "in the future"]);
+    }
+
     #[test]
     fn days_and_ticks_are_those_of_the_zone() {
         let Some(oslo) = PageZone::named("Europe/Oslo") else { return };

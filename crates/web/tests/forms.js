@@ -18,7 +18,7 @@
   const nextMonth = new Date(Date.now() + 30 * 86400e3).toISOString().slice(0, 10);
   const forms = {
     "#acknowledge": () => fill(of("/alerts/1"), { by: "ann", note: "cable ordered" }),
-    "#silence": () => fill(of("/alerts"), { by: "ann", for: "3h", note: "new cables", from: `${nextMonth}T10:00` }),
+    "#silence": () => fill(of("/alerts"), { by: "ann", for: "3h", note: "new cables", host: "10.0.0.1", from: `${nextMonth}T10:00` }),
     "#now": () => fill([...document.forms].find((form) => form.elements.for), { by: "ann", for: "3h", host: "rome", from: "" }),
     "#end": () => fill(of("/alerts/silences/1/end"), {}),
     "#host": () => fill(of("/run"), { host: "new.example" }),

@@ -30,10 +30,11 @@ pub struct AlertsForm<'a> {
     /// True if a token would allow the reader to do so.
     may_log_in: bool,
     secret: &'a str,
-    zone: &'a PageZone,
+    /// Time zone of the page.
+    pub zone: &'a PageZone,
 }
 
-fn zone_of(headers: &HeaderMap, query: Option<String>) -> PageZone {
+fn zone_of(headers: &HeaderMap, query: Option<String>) -> Result<PageZone, Problem> {
     Query::parse(&query.unwrap_or_default()).with_zone_of(headers).zone()
 }
 
@@ -53,7 +54,7 @@ pub fn listing() -> MethodRouter<Arc<App>> {
             with_secret(&app, &headers, StatusCode::OK, move |archive, secret| {
                 let all = read(archive, &own, times::now())?;
                 let silences = archive.silences(MAX_SILENCES)?;
-                Ok(list::write(archive, &all, &silences, &form(&own, role, secret, &zone)))
+                Ok(list::write(archive, &all, &silences, &form(&own, role, secret, &zone?)))
             })
             .await
         },
@@ -61,7 +62,7 @@ pub fn listing() -> MethodRouter<Arc<App>> {
     .post(|State(app): State<Arc<App>>, headers: HeaderMap, request: Request| async move {
         let made = async {
             let form = own_form(&app, &headers, request).await?;
-            let silence = SilenceRequest::of_form(&form).silence(&form.zone())?;
+            let silence = SilenceRequest::of_form(&form).silence(&form.zone()?)?;
             changed(&app, move |archive| Ok(archive.add_silence(&silence)?)).await?;
             Ok::<_, Problem>(to("/alerts#silences"))
         };
@@ -84,7 +85,7 @@ pub fn reading() -> MethodRouter<Arc<App>> {
                 let all = read(archive, &own, now_ns)?;
                 let alert = all.alerts.iter().find(|alert| alert.id.to_string() == id).ok_or_else(none)?;
                 let paths = paths(archive, &id).unwrap_or(AlertPaths { id: alert.id, paths: Vec::new() });
-                Ok(one::write(archive, alert, &paths, now_ns, &form(&own, role, secret, &zone)))
+                Ok(one::write(archive, alert, &paths, now_ns, &form(&own, role, secret, &zone?)))
             })
             .await
         },
@@ -178,6 +179,10 @@ impl AlertsForm<'_> {
                     (field("test", "test", alert.map_or("", |alert| &alert.test), "any"))
                     (field("host", "host", host, "any"))
                     (field("site", "site", site, "any"))
+                    @if alert.is_none() {
+                        label for="everything" { "everything" } " "
+                        input #everything type="checkbox" name="everything" value="1"; " "
+                    }
                     span {} button { "Silence" }
                 }
             }

@@ -4,7 +4,8 @@ use super::form::AlertsForm;
 use super::{Alerts, about, class, subject_address};
 use crate::page::{self, PageTab, cards};
 use crate::times;
-use jitlat_archive::{Alert, Archive, Silence, utc};
+use crate::zone::PageZone;
+use jitlat_archive::{Alert, Archive, Silence};
 use maud::{Markup, html};
 
 /// Maximum number of alerts whose subjects have links.
@@ -33,7 +34,7 @@ pub fn write(archive: &Archive, all: &Alerts, silences: &[Silence], form: &Alert
                     ", which needs no file, " code { "jitlat watch HOST --print-file" } " prints one to begin with."
                 }
             }
-            (table(archive, "Firing", &firing, all.now_ns))
+            (table(archive, "Firing", &firing, all.now_ns, form.zone))
             @if !firing.is_empty() {
                 p.help {
                     "Each fault is one alert, with all paths that it affects. " em { "Since" } " is the start of the first test \
@@ -43,14 +44,14 @@ pub fn write(archive: &Archive, all: &Alerts, silences: &[Silence], form: &Alert
             }
             (silenced(&silences, all.now_ns, form))
             (maintenance(all))
-            (table(archive, "Resolved", &resolved, all.now_ns))
+            (table(archive, "Resolved", &resolved, all.now_ns, form.zone))
         }
         (form.silence(None))
     };
-    page::page("Alerts", PageTab::Alerts, &header, &main).0
+    page::wide_page("Alerts", PageTab::Alerts, form.zone, &header, &main).0
 }
 
-fn table(archive: &Archive, name: &str, alerts: &[&Alert], now: i64) -> Markup {
+fn table(archive: &Archive, name: &str, alerts: &[&Alert], now: i64, zone: &PageZone) -> Markup {
     if alerts.is_empty() {
         return Markup::default();
     }
@@ -67,7 +68,7 @@ fn table(archive: &Archive, name: &str, alerts: &[&Alert], now: i64) -> Markup {
         tbody {
             @for (k, alert) in alerts.iter().enumerate() {
                 @let address = if k < MAX_LINKED { subject_address(archive, alert) } else { None };
-                (row(alert, address.as_deref(), now))
+                (row(alert, address.as_deref(), now, zone))
             }
         }
     };
@@ -81,7 +82,7 @@ fn table(archive: &Archive, name: &str, alerts: &[&Alert], now: i64) -> Markup {
     }
 }
 
-fn row(alert: &Alert, address: Option<&str>, now: i64) -> Markup {
+fn row(alert: &Alert, address: Option<&str>, now: i64, zone: &PageZone) -> Markup {
     html! {
         tr id={"alert-" (alert.id)} {
             th scope="row" { a href={"/alerts/" (alert.id)} { (alert.alert) } }
@@ -92,14 +93,14 @@ fn row(alert: &Alert, address: Option<&str>, now: i64) -> Markup {
             td.(class(alert)) data-label="severity" { span.level { (alert.severity) } }
             td data-label="test" { @if alert.test.is_empty() { "–" } @else { (alert.test) } }
             td data-label="paths" { (alert.paths) }
-            td data-label="since" { (minute(alert.since_ns)) }
-            td data-label="fired" { (minute(alert.fired_ns)) }
+            td data-label="since" { (minute(alert.since_ns, zone)) }
+            td data-label="fired" { (minute(alert.fired_ns, zone)) }
             td data-label="for" { (times::length(alert.resolved_ns.unwrap_or(now).saturating_sub(alert.fired_ns))) }
             td.words data-label="reason" {
                 span {
                     (alert.reason)
                     @if let Some(resolution) = &alert.resolution { " – resolved: " (resolution) }
-                    (acknowledged(alert))
+                    (acknowledged(alert, zone))
                 }
             }
         }
@@ -107,15 +108,15 @@ fn row(alert: &Alert, address: Option<&str>, now: i64) -> Markup {
 }
 
 /// Formats a time without its seconds.
-fn minute(at: i64) -> String {
-    utc(at).chars().take(16).collect()
+fn minute(at: i64, zone: &PageZone) -> String {
+    zone.text(at).chars().take(16).collect()
 }
 
 /// Renders who has acknowledged an alert.
-pub fn acknowledged(alert: &Alert) -> Markup {
+pub fn acknowledged(alert: &Alert, zone: &PageZone) -> Markup {
     html! {
         @if let (Some(at), Some(by)) = (alert.acknowledged_ns, &alert.acknowledged_by) {
-            " – acknowledged by " (by) " at " (minute(at))
+            " – acknowledged by " (by) " at " (minute(at, zone))
             @if let Some(note) = alert.note.as_deref().filter(|note| !note.is_empty()) { ": " (note) }
         }
     }
@@ -138,8 +139,8 @@ fn silenced(silences: &[&Silence], now: i64, form: &AlertsForm<'_>) -> Markup {
             @for silence in silences {
                 tr {
                     th scope="row" { (selected(silence)) }
-                    td data-label="from" { (minute(silence.from_ns)) @if silence.from_ns > now { " (planned)" } }
-                    td data-label="until" { (minute(silence.until_ns)) }
+                    td data-label="from" { (minute(silence.from_ns, form.zone)) @if silence.from_ns > now { " (planned)" } }
+                    td data-label="until" { (minute(silence.until_ns, form.zone)) }
                     td data-label="by" { (silence.author) }
                     td.words data-label="note" { (silence.note) }
                     @if form.may_change { td data-label="change" { (form.end(silence.id)) } }

@@ -5,7 +5,8 @@ use super::list::acknowledged;
 use super::{AlertPaths, about, class, path_address, subject_address};
 use crate::page::{self, PageTab, cards};
 use crate::times;
-use jitlat_archive::{Alert, Archive, utc};
+use crate::zone::PageZone;
+use jitlat_archive::{Alert, Archive};
 use maud::{Markup, html};
 
 /// Maximum number of paths that are listed.
@@ -23,12 +24,12 @@ pub fn write(
     let header = html! { p.what { a href="/alerts" { "All alerts" } } };
     let is_over = alert.resolved_ns.is_some();
     let state = match alert.resolved_ns {
-        Some(at) => format!("Resolved at {}", utc(at)),
+        Some(at) => format!("Resolved at {}", form.zone.text(at)),
         None => format!("Firing for {}", times::length(now.saturating_sub(alert.fired_ns))),
     };
     let main = html! {
         div data-live="alert" {
-            p.headline.(class(alert)) { (state) ": " (alert.reason) (acknowledged(alert)) }
+            p.headline.(class(alert)) { (state) ": " (alert.reason) (acknowledged(alert, form.zone)) }
             @if let Some(resolution) = &alert.resolution { p { "Resolved because " (resolution) "." } }
             p {
                 (meaning(alert)) " "
@@ -36,14 +37,14 @@ pub fn write(
             }
             dl.counts {
                 div { dt { "severity" } dd { (alert.severity) } }
-                div { dt { "first test" } dd { (utc(alert.since_ns)) } }
-                div { dt { "fired" } dd { (utc(alert.fired_ns)) } }
+                div { dt { "first test" } dd { (form.zone.text(alert.since_ns)) } }
+                div { dt { "fired" } dd { (form.zone.text(alert.fired_ns)) } }
             }
-            (listed(archive, paths))
+            (listed(archive, paths, form.zone))
         }
         @if !is_over { (form.acknowledge(alert)) (form.silence(Some(alert))) }
     };
-    page::page(&title, PageTab::Alerts, &header, &main).0
+    page::wide_page(&title, PageTab::Alerts, form.zone, &header, &main).0
 }
 
 /// Explains what an alert of this scope means.
@@ -61,7 +62,7 @@ fn meaning(alert: &Alert) -> String {
     }
 }
 
-fn listed(archive: &Archive, paths: &AlertPaths) -> Markup {
+fn listed(archive: &Archive, paths: &AlertPaths, zone: &PageZone) -> Markup {
     let rows = html! {
         thead { tr { @for column in ["path", "test", "since", "until"] { th scope="col" { (column) } } } }
         tbody {
@@ -72,8 +73,8 @@ fn listed(archive: &Archive, paths: &AlertPaths) -> Markup {
                         @if let Some(address) = path_address(archive, &path.src, &path.dst) { a href=(address) { (name) } } @else { (name) }
                     }
                     td data-label="test" { @if path.test.is_empty() { "–" } @else { (path.test) } }
-                    td data-label="since" { (utc(path.since_ns)) }
-                    td data-label="until" { @if let Some(at) = path.ended_ns { (utc(at)) } @else { "now" } }
+                    td data-label="since" { (zone.text(path.since_ns)) }
+                    td data-label="until" { @if let Some(at) = path.ended_ns { (zone.text(at)) } @else { "now" } }
                 }
             }
         }

@@ -21,6 +21,8 @@ use std::sync::Arc;
 const MAX_LISTED: usize = 500;
 /// Maximum length of a name or a note, in characters.
 const MAX_CHARS: usize = 200;
+/// Maximum age of the start of a silence that begins now: forms have minutes, and filling in takes a while.
+const MAX_PAST_NS: i64 = 10 * times::MINUTE;
 /// Maximum length of a silence, in ns.
 const MAX_NS: i64 = 366 * times::DAY;
 
@@ -84,10 +86,13 @@ pub struct SilenceRequest {
     host: Option<String>,
     /// Site of a host of the path; null for all sites.
     site: Option<String>,
+    /// True to silence everything; needed if neither an alert, a test, a host nor a site is named.
+    #[serde(default)]
+    everything: bool,
     /// Start, such as `2026-11-23T22:00:00Z`; null for now.
     #[serde(default)]
     from: Option<String>,
-    /// Length, such as `2h`.
+    /// Length with a unit, such as `2h`.
     r#for: String,
 }
 
@@ -102,6 +107,7 @@ impl SilenceRequest {
             test: of("test"),
             host: of("host"),
             site: of("site"),
+            everything: of("everything").is_some(),
             from: of("from"),
             r#for: of("for").unwrap_or_default(),
         }
@@ -114,12 +120,24 @@ impl SilenceRequest {
     pub fn silence(self, zone: &PageZone) -> Result<Silence, Problem> {
         let selects = [&self.alert, &self.test, &self.host, &self.site, &self.from];
         checked([&self.by, &self.note].into_iter().chain(selects.into_iter().flatten()))?;
+        self.selects_something()?;
+        if self.r#for.trim().parse::<f64>().is_ok() {
+            return Err(Problem::Wrong(format!(
+                "for: '{0}' has no unit: write {0}h or {0}m.",
+                self.r#for.trim()
+            )));
+        }
         let length = quantity::duration(&self.r#for).map_err(|e| Problem::Wrong(format!("for: {e}.")))?;
         if length.0 > MAX_NS {
             return Err(Problem::Wrong("for: a silence may last at most a year.".to_owned()));
         }
         let now = times::now();
         let from = self.from.as_ref().map(|text| zone.parse(text, now)).transpose()?;
+        if from.is_some_and(|from| from < now.saturating_sub(MAX_PAST_NS)) {
+            return Err(Problem::Wrong(
+                "from: the start is in the past; leave it out for a silence that begins now.".to_owned(),
+            ));
+        }
         let from_ns = from.unwrap_or(now).max(now);
         if from_ns.saturating_sub(now) > MAX_NS {
             return Err(Problem::Wrong("from: a silence must begin within a year.".to_owned()));
@@ -136,6 +154,23 @@ impl SilenceRequest {
             author,
             note,
         })
+    }
+}
+
+impl SilenceRequest {
+    /// Refuses a request whose fields were forgotten, and one that contradicts itself.
+    fn selects_something(&self) -> Result<(), Problem> {
+        let selects = [&self.alert, &self.test, &self.host, &self.site].iter().any(|field| field.is_some());
+        match (selects, self.everything) {
+            (false, false) => Err(Problem::Wrong(
+                "Choose what to silence: an alert, a test, a host or a site, or everything (in JSON: \"everything\": true)."
+                    .to_owned(),
+            )),
+            (true, true) => Err(Problem::Wrong(
+                "everything: leave it out to silence only an alert, a test, a host or a site.".to_owned(),
+            )),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -256,4 +291,26 @@ pub async fn changed<T: Send + 'static>(
     }
     let root = app.root.clone();
     app.read(move |_| work(&Archive::open_to_write(&root)?)).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silence_says_what_it_is_about_and_how_long() {
+        let made = |form: &str| SilenceRequest::of_form(&Query::parse(form)).silence(&PageZone::default());
+        for wrong in [
+            "by=ann&for=2h",
+            "by=ann&for=2h&host=",
+            "by=ann&for=2&host=oslo",
+            "by=ann&for=2h&host=oslo&from=2020-01-01",
+            "by=ann&for=2h&host=oslo&everything=1",
+        ] {
+            assert!(matches!(made(wrong), Err(Problem::Wrong(_))), "{wrong}");
+        }
+        assert!(made("by=ann&for=2h&host=oslo&from=1m").is_ok());
+        let all = made("by=ann&for=2h&everything=1").unwrap();
+        assert_eq!((all.host, all.until_ns - all.from_ns), (None, 2 * times::HOUR));
+    }
 }

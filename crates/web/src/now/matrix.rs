@@ -73,7 +73,7 @@ pub fn matrix(
                 td {}
                 @for (k, (address, name)) in places.iter().enumerate() {
                     @if words {
-                        th scope="col" { (name) }
+                        th scope="col" title=(name) { (name) }
                     } @else {
                         th scope="col" title={(name) " " (address)} { (k + 1) }
                     }
@@ -83,7 +83,7 @@ pub fn matrix(
         tbody {
             @for (k, (src, name)) in places.iter().enumerate() {
                 tr {
-                    th scope="row" {
+                    th scope="row" title=(name) {
                         @if !words { (k + 1) " " }
                         @if of_sites { a href=(choice.address(choice.metric, src)) { (name) } } @else { (name) }
                     }

@@ -17,6 +17,7 @@ use crate::routes::RouteRequest;
 use crate::times;
 use crate::verdict::TestVerdict;
 use jitlat_archive::{Archive, Newest, ReportedSlot, TestId, utc};
+use jitlat_core::twoway::BROWSER_REQUESTS;
 use maud::{Markup, html};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -73,7 +74,7 @@ pub struct StreamNow {
     /// Mean opinion score of the newest test, 1 to 5; null if unknown.
     pub mos: Option<f64>,
     /// Median time between the newest tests, ns; null if there are fewer than three tests. If the stream would be
-    /// silent according to this time, the time is computed without tests started from a page.
+    /// silent according to this time, the time is computed without tests started from a page, and null unless they are regular.
     pub every_ns: Option<i64>,
     /// True if the last test is more than three times `every_ns` ago.
     pub silent: bool,
@@ -160,8 +161,9 @@ pub fn read(archive: &Archive, now: i64) -> Result<Now, Problem> {
     let mut streams: Vec<StreamNow> =
         archive.newest()?.into_iter().map(|newest| StreamNow::new(newest, now)).collect();
     for stream in streams.iter_mut().filter(|stream| stream.silent) {
-        // Ignore tests started from a page, which are not expected to repeat.
-        stream.every_ns = archive.regular_distance(stream.id)?;
+        // Only tests at regular times, not those started from a page or in a browser, are expected to go on.
+        let is_scheduled = stream.stream.protocol != BROWSER_REQUESTS;
+        stream.every_ns = if is_scheduled { archive.regular_distance(stream.id)? } else { None };
         stream.silent = is_silent(stream.every_ns, now.saturating_sub(stream.started_ns));
     }
     let figures = archive.newest_figures(&FIGURES)?;
@@ -263,20 +265,24 @@ pub fn page(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem> 
     write(archive, &all, &OverviewChoice::new(&asked.query))
 }
 
+/// Returns the names that several hosts have, given the name and the address of each end.
+pub fn shared_names<'a>(ends: impl Iterator<Item = (Option<&'a str>, &'a str)>) -> BTreeSet<String> {
+    let mut addresses: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (name, address) in ends {
+        addresses.entry(name.unwrap_or(address)).or_default().insert(address);
+    }
+    addresses.into_iter().filter(|(_, of)| of.len() > 1).map(|(name, _)| name.to_owned()).collect()
+}
+
 /// Adds the address to the names that several hosts have.
 fn tell_apart(all: &mut Now) {
-    let mut addresses: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for s in &all.streams {
-        for (name, address) in [(&s.src_name, &s.stream.src), (&s.dst_name, &s.stream.dst)] {
-            if let Some(name) = name {
-                addresses.entry(name.clone()).or_default().insert(address.clone());
-            }
-        }
-    }
-    let is_shared = |name: &String| addresses.get(name).is_some_and(|addresses| addresses.len() > 1);
+    let shared =
+        shared_names(all.streams.iter().flat_map(|s| {
+            [(s.src_name.as_deref(), &*s.stream.src), (s.dst_name.as_deref(), &*s.stream.dst)]
+        }));
     for s in &mut all.streams {
         for (name, address) in [(&mut s.src_name, &s.stream.src), (&mut s.dst_name, &s.stream.dst)] {
-            if let Some(name) = name.as_mut().filter(|name| is_shared(name)) {
+            if let Some(name) = name.as_mut().filter(|name| shared.contains(*name)) {
                 *name = format!("{name} ({address})");
             }
         }
@@ -354,6 +360,11 @@ fn headline(streams: &[&StreamNow], now_ns: i64) -> Markup {
         [] => "No stream was poor or bad in its newest test.".to_owned(),
         few @ ([_] | [_, _] | [_, _, _]) => {
             let said = few.iter().map(|s| {
+                if s.bad_tests == 1 {
+                    // How long it was bad is unknown.
+                    let [src, arrow, dst, word] = [s.src(), s.arrow(), s.dst(), s.verdict.word()];
+                    return format!("{src} {arrow} {dst} was {word} in its newest test, {}", age(s, now_ns));
+                }
                 let since = s.bad_since_ns.map_or(0, |at| now_ns.saturating_sub(at));
                 format!(
                     "{} {} {} has been {} for {}",
@@ -448,7 +459,7 @@ fn row(s: &StreamNow, now: i64) -> Markup {
     });
     html! {
         tr {
-            th scope="row" { a href=(s.address()) { (s.src()) " " (s.arrow()) " " (s.dst()) } }
+            th scope="row" title={(s.src()) " " (s.arrow()) " " (s.dst())} { a href=(s.address()) { (s.src()) " " (s.arrow()) " " (s.dst()) } }
             td.(class) data-label="verdict" { (badge(sign, word)) }
             td data-label="bad since" { (since) }
             td data-label="last test" { a href={"/test/" (s.test)} title=(utc(s.started_ns)) { (age(s, now)) } }
@@ -474,5 +485,5 @@ pub fn badge(sign: &str, word: &str) -> Markup {
 }
 
 fn age(s: &StreamNow, now: i64) -> String {
-    format!("{} ago", times::length(now.saturating_sub(s.started_ns)))
+    times::ago(s.started_ns, now)
 }

@@ -121,7 +121,7 @@ fn one(row: &PathRow<'_>, days: &BTreeMap<i64, LastDay>, choice: &OverviewChoice
     let lines: Vec<&LastDay> = row.streams().filter_map(|s| days.get(&s.id)).collect();
     html! {
         tr {
-            th scope="row" { a href=(s.address()) { (s.src()) " " (arrow) " " (s.dst()) } }
+            th scope="row" title={(s.src()) " " (arrow) " " (s.dst())} { a href=(s.address()) { (s.src()) " " (arrow) " " (s.dst()) } }
             (direction("→", Some(s), choice.metric, now))
             (direction("←", row.back, choice.metric, now))
             td data-label="last 24 h" { (line(&lines, choice.metric.of_last_day())) }

@@ -92,7 +92,7 @@ impl ViewChoice {
         let other = query.get("src2").zip(query.get("dst2"));
         Ok(ViewChoice {
             shown,
-            zone: query.zone(),
+            zone: query.zone()?,
             has_week: query.get("week").is_some(),
             other: other.map(|(src, dst)| [src.to_owned(), dst.to_owned()]),
             range: range.transpose()?,

@@ -6,6 +6,7 @@ use crate::routes::RouteRequest;
 use crate::times;
 use crate::verdict::TestVerdict;
 use jitlat_archive::Archive;
+use jitlat_core::printable::printable;
 use std::fmt::Write;
 
 const COLUMNS: &str = "series,from,to,test,tests,sent,lost,loss,delay_median_ms,delay_p99_ms,jitter_median_ms,jitter_p99_ms,worst";
@@ -59,7 +60,7 @@ fn row(out: &mut String, series: &str, period: &PeriodFigures) {
 /// Quotes a text. A text that begins like a formula gets an apostrophe, so that a spreadsheet does not evaluate it.
 pub fn field(text: &str) -> String {
     let guard = if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { "'" } else { "" };
-    format!("\"{guard}{}\"", text.replace('"', "\"\""))
+    format!("\"{guard}{}\"", printable(text).replace('"', "\"\""))
 }
 
 #[cfg(test)]
@@ -68,5 +69,6 @@ mod tests {
     fn names_cannot_become_formulas_or_columns() {
         assert_eq!(super::field("a, \"b\""), "\"a, \"\"b\"\"\"");
         assert_eq!(super::field("=1+1"), "\"'=1+1\"");
+        assert_eq!(super::field("gpj.\u{202e}exe"), "\"gpj.\u{fffd}exe\"");
     }
 }

@@ -200,8 +200,8 @@ fn form(all: &RunsNow, secret: &str, wanted_test: &RunRequest, refusal: Option<&
         [("", "no"), ("up", "up: to that host"), ("down", "down: from that host"), ("both", "both at once")]
             .map(|(id, name)| (id, name.to_owned()));
     let fields = [
-        ("duration", "duration", &wanted_test.duration, "10s"),
-        ("packets", "or packets", &wanted_test.packets, "500"),
+        ("duration", "duration", &wanted_test.duration, "20s"),
+        ("packets", "or number of packets", &wanted_test.packets, "1000"),
         ("period", "interval", &wanted_test.period, "20ms"),
         ("size", "payload, bytes", &wanted_test.size, "80"),
     ];

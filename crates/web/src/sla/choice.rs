@@ -35,14 +35,15 @@ pub struct ReportChoice {
 }
 
 impl ReportChoice {
-    /// Reads the parameters of an address. `last` is the start of the newest test, whose month is the default.
+    /// Reads the parameters of an address. `last` is the start of the newest test, whose month is the default unless the test is
+    /// later than `now`, because a clock was wrong.
     ///
     /// # Errors
     /// [`Problem::Wrong`] for values that have no meaning.
-    pub fn new(query: &Query, last: i64) -> Result<ReportChoice, Problem> {
-        let zone = query.zone();
+    pub fn new(query: &Query, last: i64, now: i64) -> Result<ReportChoice, Problem> {
+        let zone = query.zone()?;
         let wrong = |text: &str| Problem::Wrong(text.to_owned());
-        let usual = CalendarUnit::Month.name(last, &zone);
+        let usual = CalendarUnit::Month.name(last.min(now), &zone);
         let month = query.get("month").unwrap_or(&usual).to_owned();
         let first: Option<Date> = format!("{month}-01").parse().ok();
         let first = first.filter(|_| month.len() == 7).and_then(|date| zone.at(DateTime::from(date)));
@@ -130,8 +131,11 @@ mod tests {
     use super::*;
     use crate::times::{DAY, HOUR};
 
+    /// 2025-11-23 12:13:20 UTC.
+    const NEWEST: i64 = 1_763_900_000_000_000_000;
+
     fn choice(query: &str) -> Result<ReportChoice, Problem> {
-        ReportChoice::new(&Query::parse(query), 1_763_900_000_000_000_000)
+        ReportChoice::new(&Query::parse(query), NEWEST, i64::MAX)
     }
 
     #[test]
@@ -149,6 +153,15 @@ mod tests {
         assert_eq!(business.zone.text(hours[0]), "2025-11-03 08:00:00");
         assert!(hours.iter().all(|at| business.is_open(*at) && business.is_open(at + HOUR - 1)));
         assert_eq!(business.open_hours(hours[9] + 1).len(), 10, "only hours that have begun");
+    }
+
+    #[test]
+    fn the_usual_month_has_begun() {
+        let month = |now: i64| ReportChoice::new(&Query::default(), NEWEST, now).unwrap().month;
+        assert_eq!(
+            (month(NEWEST + 90 * DAY), month(NEWEST - 40 * DAY)),
+            ("2025-11".into(), "2025-10".into())
+        );
     }
 
     #[test]

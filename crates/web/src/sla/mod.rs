@@ -11,7 +11,7 @@ pub use csv::csv;
 pub use view::page;
 
 use self::choice::ReportChoice;
-use crate::now::described;
+use crate::now::{described, shared_names};
 use crate::problem::Problem;
 use crate::routes::RouteRequest;
 use crate::times::{self, CalendarUnit};
@@ -59,6 +59,9 @@ pub struct MonthReport {
     pub unavailable_loss: f64,
     /// Paths with tests in the hours that count, by names; at most 500.
     pub paths: Vec<PathMonth>,
+    /// Number of further paths that have tests, but none in the hours that count.
+    #[serde(skip)]
+    pub unmeasured: u64,
     /// Number of further paths that were left out, because the report would take too long.
     pub left_out: u64,
     /// The worst hours of all paths, at most 10.
@@ -71,10 +74,13 @@ pub struct MonthReport {
 pub struct PathMonth {
     /// Number of the stream in this archive.
     pub stream: i64,
-    /// Sender: its name, or its address.
+    /// Sender: its name, or its address; both if several hosts have the name.
     pub src: String,
-    /// Receiver: its name, or its address.
+    /// Receiver: its name, or its address; both if several hosts have the name.
     pub dst: String,
+    /// Addresses of sender and receiver.
+    #[serde(skip)]
+    pub addresses: [String; 2],
     /// Packets of the tests.
     pub packets: String,
     /// True if delays are round trips.
@@ -103,9 +109,9 @@ pub struct PathMonth {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorstHour {
-    /// Sender: its name, or its address.
+    /// Sender: its name, or its address; both if several hosts have the name.
     pub src: String,
-    /// Receiver: its name, or its address.
+    /// Receiver: its name, or its address; both if several hosts have the name.
     pub dst: String,
     /// Address of the page of the path in this hour.
     pub address: String,
@@ -155,7 +161,8 @@ pub fn read(archive: &Archive, asked: &RouteRequest, now: i64) -> Result<MonthRe
 }
 
 fn chosen(archive: &Archive, asked: &RouteRequest) -> Result<ReportChoice, Problem> {
-    ReportChoice::new(&asked.query, archive.extent()?.last_ns.unwrap_or_else(times::now))
+    let now = times::now();
+    ReportChoice::new(&asked.query, archive.extent()?.last_ns.unwrap_or(now), now)
 }
 
 fn report(archive: &Archive, choice: &ReportChoice, now: i64) -> Result<MonthReport, Problem> {
@@ -165,9 +172,13 @@ fn report(archive: &Archive, choice: &ReportChoice, now: i64) -> Result<MonthRep
         |host: &str| labels.get(host).and_then(|labels| labels.get("site")).cloned().unwrap_or_default();
     let name = |name: &Option<String>, address: &String| name.clone().unwrap_or_else(|| address.clone());
     let (mut paths, mut worst_hours) = (Vec::new(), Vec::new());
-    let (mut left_out, mut read) = (0, 0);
+    let (mut left_out, mut unmeasured, mut read) = (0, 0, 0);
     let wanted = choice.host.to_lowercase();
-    for newest in archive.newest()? {
+    let all_newest = archive.newest()?;
+    let shared = shared_names(all_newest.iter().flat_map(|newest| {
+        [(newest.src_name.as_deref(), &*newest.stream.src), (newest.dst_name.as_deref(), &*newest.stream.dst)]
+    }));
+    for newest in all_newest {
         let ends = [name(&newest.src_name, &newest.stream.src), name(&newest.dst_name, &newest.stream.dst)];
         let all = [&ends[0], &ends[1], &newest.stream.src, &newest.stream.dst];
         let is_named = all.iter().any(|end| end.to_lowercase().contains(&wanted));
@@ -177,6 +188,7 @@ fn report(archive: &Archive, choice: &ReportChoice, now: i64) -> Result<MonthRep
         }
         let tests = archive.tests_between(newest.stream_id, choice.span.0, choice.span.1)?;
         if tests == 0 {
+            unmeasured += 1;
             continue;
         }
         read += tests;
@@ -184,9 +196,16 @@ fn report(archive: &Archive, choice: &ReportChoice, now: i64) -> Result<MonthRep
             left_out += 1;
             continue;
         }
+        let apart = |name: String, address: &str| {
+            if shared.contains(&name) { format!("{name} ({address})") } else { name }
+        };
+        let [src, dst] = ends;
+        let ends = [apart(src, &newest.stream.src), apart(dst, &newest.stream.dst)];
         let (path, hours) = path(archive, choice, &newest, ends, hours.len())?;
         if path.tests > 0 {
             paths.push(path);
+        } else {
+            unmeasured += 1;
         }
         worst_hours.extend(hours);
     }
@@ -206,6 +225,7 @@ fn report(archive: &Archive, choice: &ReportChoice, now: i64) -> Result<MonthRep
         loss_target: choice.profile.missing[1],
         unavailable_loss: choice.lost_percent / 100.0,
         paths,
+        unmeasured,
         left_out,
         worst_hours,
     })
@@ -282,6 +302,7 @@ fn path(
         stream: newest.stream_id,
         src,
         dst,
+        addresses: [newest.stream.src.clone(), newest.stream.dst.clone()],
         packets: described(&newest.stream),
         round_trip: is_round_trip,
         tests: count,

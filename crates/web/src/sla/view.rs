@@ -15,7 +15,8 @@ use std::collections::BTreeSet;
 /// Renders the page.
 pub fn page(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem> {
     let choice = chosen(archive, asked)?;
-    let all = report(archive, &choice, times::now())?;
+    let now = times::now();
+    let all = report(archive, &choice, now)?;
     let labels = archive.labels()?;
     let sites: BTreeSet<&str> =
         labels.values().filter_map(|labels| labels.get("site")).map(String::as_str).collect();
@@ -23,7 +24,7 @@ pub fn page(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem> 
     let header = html! { p.what { (choice.hours_text()) } };
     let main = html! {
         (form(&choice, &sites))
-        (headline(&all))
+        (headline(&all, now))
         (paths(&all, &choice))
         (worst(&all, &choice))
         (definitions(&all))
@@ -68,20 +69,29 @@ fn form(choice: &super::ReportChoice, sites: &BTreeSet<&str>) -> Markup {
     }
 }
 
-fn headline(all: &MonthReport) -> Markup {
+fn headline(all: &MonthReport, now: i64) -> Markup {
+    if all.from_ns > now {
+        return html! { p.headline.note { "The month " (all.month) " has not begun." } };
+    }
     if all.paths.is_empty() {
         return html! { p.headline.note { "No tests in these hours of the month." } };
     }
+    // The mean over the paths, none of which has a test in more hours than there are.
+    let measured = all.paths.iter().map(|path| path.measured).sum::<f64>() / all.paths.len() as f64;
     let met = |path: &&PathMonth| path.good_or_fair == Some(1.0);
     let whole = all.paths.iter().filter(met).count();
     let least = all.paths.iter().filter_map(|path| path.available).reduce(f64::min);
-    let class = if whole == all.paths.len() { "good" } else { "note" };
+    let class = if whole == all.paths.len() && measured >= 1.0 { "good" } else { "note" };
     html! {
         p.headline.(class) {
             (whole) " of " (all.paths.len()) @if all.paths.len() == 1 { " path was" } @else { " paths were" }
             " good or fair in all tests with a verdict"
             @if let Some(least) = least { "; the lowest availability is " (percent(Some(least))) }
+            @if measured < 1.0 { ", in " (percent(Some(measured))) " of the hours; the rest is unknown" }
             "."
+        }
+        @if all.unmeasured > 0 {
+            p { (all.unmeasured) @if all.unmeasured == 1 { " further path has" } @else { " further paths have" } " tests, but none in these hours of the month." }
         }
         @if all.left_out > 0 { p { "Paths that are left out: " (all.left_out) ". Choose a host or a site." } }
     }
@@ -138,7 +148,7 @@ fn paths(all: &MonthReport, choice: &super::ReportChoice) -> Markup {
 }
 
 fn address(path: &PathMonth, choice: &super::ReportChoice) -> String {
-    let [src, dst] = [&path.src, &path.dst].map(|host| page::encoded(host));
+    let [src, dst] = path.addresses.each_ref().map(|host| page::encoded(host));
     let (from, to) = (times::address(choice.span.0), times::address(choice.span.1));
     format!(
         "/path/{src}/{dst}?stream={}&zone={}&from={from}&to={to}",

@@ -88,16 +88,21 @@ fn a_silence_far_in_the_future_is_refused_and_forms_need_their_secret() {
         page.body.split("name=\"secret\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
     let cookie = format!("Cookie: {cookie}\r\n");
     let ask = |fields: &str| post("/alerts", &format!("secret={secret}&{fields}"), &cookie);
-    for wrong in
-        ["by=&for=2h", "by=ann&for=soon", "by=ann&for=9999d", "by=ann&for=2h&from=2999-01-01", "by=ann"]
-    {
+    for wrong in [
+        "by=&for=2h&host=a",
+        "by=ann&for=soon&host=a",
+        "by=ann&for=9999d&host=a",
+        "by=ann&for=2h&host=a&from=2999-01-01",
+        "by=ann&host=a",
+        "by=ann&for=2h",
+    ] {
         assert_eq!(ask(wrong), 400, "{wrong}");
     }
     assert!(archive.silences(10).unwrap().is_empty());
     assert_eq!(ask("by=ann&for=2h&host=10.0.0.1"), 303);
     assert_eq!(archive.silences(10).unwrap().len(), 1);
     let foreign = format!("{cookie}Origin: http://evil.example\r\n");
-    assert_eq!(post("/alerts", &format!("secret={secret}&by=ann&for=2h"), &foreign), 403);
+    assert_eq!(post("/alerts", &format!("secret={secret}&by=ann&for=2h&host=a"), &foreign), 403);
 }
 
 #[test]

@@ -326,7 +326,10 @@ fn what_is_not_allowed_is_refused_with_the_reason() {
     }
     // The values stay in the form, and the wrong one is marked.
     let page = submit(&served, "/run", &own, "host=oslo&packets=%3Cx%3E").body;
-    assert!(page.contains("value=\"&lt;x&gt;\" placeholder=\"500\" maxlength=\"32\" aria-invalid"), "{page}");
+    assert!(
+        page.contains("value=\"&lt;x&gt;\" placeholder=\"1000\" maxlength=\"32\" aria-invalid"),
+        "{page}"
+    );
     for (body, status, said) in [
         ("{\"host\":\"oslo\",\"packets\":\"x\"}", 400, "\"field\":\"packets\""),
         ("{\"host\":\"oslo\",\"colour\":\"x\"}", 400, "colour"),
