@@ -29,7 +29,7 @@ pub struct Probe {
 pub enum PathEvent<'a> {
     /// A probe was sent.
     Sent(Probe),
-    /// A probe was answered within its timeout.
+    /// A probe was answered within its timeout, or a router reported the destination as unreachable, also later.
     Answered(Probe, &'a ProbeReply),
     /// This many rounds are complete: each hop was probed that often.
     Round(u32),

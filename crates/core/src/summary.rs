@@ -37,7 +37,7 @@ use crate::load::TestLoad;
 use crate::session::{Ending, Session, SizeLimit};
 use crate::spec::{Direction, Schedule, Transport};
 use crate::time::WallTime;
-use crate::twoway::TwoWayFigures;
+use crate::twoway::{BROWSER_REQUESTS, TwoWayFigures};
 use crate::units::{eng4, eng4_f64, full, full_f64};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -480,6 +480,13 @@ impl Summary {
     /// is not a loss.
     pub fn loss_observable(&self) -> bool {
         self.header.proto != Transport::Tcp.number() && self.expects_answers()
+    }
+
+    /// Returns true if packets that are missing are losses. A missing answer to a broadcast request is none, and neither is one
+    /// to a browser, whose requests use TCP: it was only not read in time.
+    pub fn counts_losses(&self) -> bool {
+        let of_browser = self.two_way.as_ref().is_some_and(|figures| figures.protocol == BROWSER_REQUESTS);
+        !of_browser && self.expects_answers()
     }
 
     /// Returns true unless requests went to a broadcast address, which no host is obliged to answer.

@@ -7,7 +7,7 @@ use crate::clock;
 use crate::privilege::{Capability, needs};
 use crate::sockets;
 use crate::stamp::StampMode;
-use crate::sys::{Inbox, MAX_BATCH, ReceiveMode};
+use crate::sys::{self, Inbox, MAX_BATCH, ReceiveMode};
 use crate::twoway::socket;
 use jitlat_core::path::{Path, PathEnd};
 use jitlat_core::path_history::PathEvent;
@@ -153,7 +153,12 @@ impl TraceRun {
                 let slot = tracer.slot(&quotation, &probes.ports, |port| probes.slot_of_port(port));
                 let Some(slot) = slot else { continue };
                 let answer = ProbeAnswer::of_quotation(quotation, from.ip().to_canonical(), at);
-                if let Some((probe, reply)) = tracer.answer(slot, answer, now) {
+                let known = if probes.is_repeated(slot) {
+                    tracer.reason(slot, answer)
+                } else {
+                    tracer.answer(slot, answer, now)
+                };
+                if let Some((probe, reply)) = known {
                     observer(&PathEvent::Answered(probe, &reply));
                 }
                 probes.done(slot);
@@ -220,7 +225,9 @@ enum ProbeSockets {
 }
 
 struct Attempt {
-    socket: Socket,
+    /// `None` once the attempt is given up. Its port is still known, because a router may report later that the destination
+    /// is unreachable.
+    socket: Option<Socket>,
     port: u16,
     until: SteadyTime,
     /// True once the kernel has given up the attempt. An ICMP error that caused this also arrives on the raw
@@ -276,8 +283,10 @@ impl Probes {
                     _ => {}
                 }
                 let until = clock::steady() + plan.timeout;
+                // The kernel may assign the port of an attempt that was given up.
+                attempts.iter_mut().for_each(|entry| drop(entry.take_if(|attempt| attempt.port == port)));
                 if let Some(entry) = attempts.get_mut(usize::from(due.slot)) {
-                    *entry = Some(Attempt { socket, port, until, over: false });
+                    *entry = Some(Attempt { socket: Some(socket), port, until, over: false });
                 }
                 Ok(())
             }
@@ -292,7 +301,7 @@ impl Probes {
     }
 
     fn pending(&self) -> impl Iterator<Item = &Socket> {
-        self.attempts().iter().flatten().filter(|a| !a.over).map(|a| &a.socket)
+        self.attempts().iter().flatten().filter(|a| !a.over).filter_map(|a| a.socket.as_ref())
     }
 
     fn slot_of_port(&self, port: u16) -> Option<u16> {
@@ -300,6 +309,13 @@ impl Probes {
             .zip(self.attempts())
             .find(|(_, a)| a.as_ref().is_some_and(|a| a.port == port))
             .map(|(slot, _)| slot)
+    }
+
+    /// True if the kernel has sent the probe of `slot` more than once, because a SYN was not answered within its initial
+    /// timeout of a second: it is unknown which SYN an answer belongs to, and probably the first was lost.
+    fn is_repeated(&self, slot: u16) -> bool {
+        let attempt = self.attempts().get(usize::from(slot)).and_then(Option::as_ref);
+        attempt.and_then(|attempt| attempt.socket.as_ref()).is_some_and(was_retransmitted)
     }
 
     /// Marks the probe of `slot` as answered.
@@ -311,29 +327,37 @@ impl Probes {
         }
     }
 
-    /// Returns the connection attempts that the destination has accepted or refused by `now`. Expired
-    /// attempts are closed.
+    /// Returns the connection attempts that the destination has accepted or refused by `now`, without those that it answered
+    /// after a retransmission. Expired attempts are closed.
     fn answered(&mut self, now: SteadyTime) -> Vec<(u16, WallTime)> {
         let ProbeSockets::Tcp(attempts) = &mut self.sockets else { return Vec::new() };
         let mut answered = Vec::new();
         for (slot, entry) in (0..).zip(attempts) {
             let Some(attempt) = entry else { continue };
+            let Some(socket) = &attempt.socket else { continue };
             // A socket has a peer address only once its connection is established.
-            let accepted = attempt.socket.peer_addr().is_ok();
-            let error = attempt.socket.take_error().ok().flatten();
+            let accepted = socket.peer_addr().is_ok();
+            let error = socket.take_error().ok().flatten();
             let refused = error.as_ref().and_then(io::Error::raw_os_error) == Some(libc::ECONNREFUSED);
-            if accepted || refused {
+            if (accepted || refused) && !was_retransmitted(socket) {
                 answered.push((slot, clock::wall()));
             }
             // Another error, such as "host unreachable", comes from a router whose ICMP message is read
             // separately.
             attempt.over |= error.is_some();
-            if accepted || refused || now > attempt.until {
+            if accepted || refused {
                 *entry = None;
+            } else if now > attempt.until {
+                attempt.socket = None;
             }
         }
         answered
     }
+}
+
+/// True if the kernel has retransmitted a segment of `socket`.
+fn was_retransmitted(socket: &Socket) -> bool {
+    sys::tcp_info(socket.as_fd()).is_ok_and(|info| info.retransmissions > 0)
 }
 
 /// Returns a socket address on the link of `plan`.

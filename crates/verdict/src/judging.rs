@@ -4,7 +4,9 @@ use crate::counts::of_counts;
 use crate::flood::of_flood;
 use crate::judge::into_answer;
 use crate::profiles::{PROFILES, Profile};
-use crate::sentences::headline::{NOTHING_ARRIVED, RateReached, at_rate, only_malformed, rate_reached};
+use crate::sentences::headline::{
+    NOTHING_ARRIVED, RateReached, at_rate, no_answer_in_time, only_malformed, rate_reached,
+};
 use crate::sentences::profiles::{HOSTS_UNKNOWN, rate_not_reached};
 use crate::two_way::{RequestLosses, two_way};
 use crate::warnings::Notes;
@@ -16,7 +18,8 @@ use jitlat_core::evidence::{
 };
 use jitlat_core::metrics::schedule_error::Stretched;
 use jitlat_core::spec::{Direction, Transport};
-use jitlat_core::{Options, PacketRecord, Session, Summary};
+use jitlat_core::twoway::BROWSER_REQUESTS;
+use jitlat_core::{Options, PacketRecord, Session, Span, Summary};
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
@@ -135,6 +138,12 @@ impl Judge for PathJudge {
             && answer.headline == NOTHING_ARRIVED
         {
             answer.headline = only_malformed(t.not_answers.malformed, t.protocol == "ipsla");
+        }
+        let of_browser = summary.two_way.as_ref().filter(|t| t.protocol == BROWSER_REQUESTS);
+        if let Some((answer, t)) = answer.as_mut().zip(of_browser)
+            && answer.headline == NOTHING_ARRIVED
+        {
+            answer.headline = no_answer_in_time(t.timeout_ns.map(Span));
         }
         summary.answer = answer;
         let warnings = Notes::of(summary, session, round_trips);

@@ -58,7 +58,7 @@ impl<'a> ScalarSource<'a> {
             // Without a ratio, the count covers only a part of the packets.
             ScalarSource::Test(summary) => {
                 let is_known = summary.loss.ratio.is_some() || !summary.counts.tail_unknown;
-                is_known.then_some(summary.counts.lost)
+                (is_known && summary.counts_losses()).then_some(summary.counts.lost)
             }
             ScalarSource::Direction(one) => one.lost,
         }
@@ -83,7 +83,7 @@ impl<'a> ScalarSource<'a> {
     /// Returns lost packets divided by packets sent; `None` if either number is unknown or nothing was sent.
     pub fn loss_ratio(&self) -> Option<f64> {
         match *self {
-            ScalarSource::Test(summary) => summary.loss.ratio.filter(|_| summary.expects_answers()),
+            ScalarSource::Test(summary) => summary.loss.ratio.filter(|_| summary.counts_losses()),
             ScalarSource::Direction(one) => one.lost_pct.map(|p| p / 100.0),
         }
     }
@@ -91,7 +91,7 @@ impl<'a> ScalarSource<'a> {
     /// Returns the loss figures; `None` if unknown.
     pub fn loss(&self) -> Option<&'a Loss> {
         match *self {
-            ScalarSource::Test(summary) => summary.expects_answers().then_some(&summary.loss),
+            ScalarSource::Test(summary) => summary.counts_losses().then_some(&summary.loss),
             ScalarSource::Direction(one) => one.loss.as_ref(),
         }
     }

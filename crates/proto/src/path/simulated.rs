@@ -89,6 +89,8 @@ struct Router {
     balanced: bool,
     /// Seconds during which the router reports that the destination is unreachable instead of forwarding packets.
     cut: core::ops::Range<i64>,
+    /// Time that the router waits before it reports this.
+    cut_wait: Span,
 }
 
 /// Traces a path through `routers` to a destination behind the last one.
@@ -137,7 +139,8 @@ fn trace(plan: &TracePlan, routers: &[Router], destination_answers: bool) -> Pat
             let second = now.0 / 1_000_000_000;
             if let Some(k) = routers.iter().take(reached).position(|router| router.cut.contains(&second)) {
                 let bytes = message(&quoted, cut_off, None, &[]);
-                coming.push((now + routers[k].delay.times(2), due.slot, router(k + 1, flow), bytes));
+                let reported = now + routers[k].delay.times(2) + routers[k].cut_wait;
+                coming.push((reported, due.slot, router(k + 1, flow), bytes));
                 continue;
             }
             match routers.get(reached) {
@@ -236,6 +239,13 @@ fn a_destination_that_is_unreachable_for_a_time_loses_probes_and_its_router_is_o
         let path = trace(&plan, &routers, true);
         let ends: Vec<bool> = path.hops.iter().map(|hop| hop.end.is_some()).collect();
         assert_eq!((path.reached, &ends[..]), (false, &[false, true][..]));
+
+        // A report after the timeout is a reason, but no answer.
+        routers[1].cut_wait = plan.timeout + Span::millis(1100);
+        let path = trace(&plan, &routers, true);
+        let hops: Vec<(u64, bool)> = path.hops.iter().map(|hop| (hop.answered, hop.end.is_some())).collect();
+        assert_eq!((path.reached, &hops[..]), (false, &[(10, false), (10, true)][..]));
+        assert!(path.hops[1].unreachable > 0 && path.hops[1].rtt.max.is_some_and(|max| max < 1_000_000_000));
     }
 }
 

@@ -253,10 +253,28 @@ impl Tracer {
         }
     }
 
-    /// Records an answer to the probe of `slot`, and returns both. Repeated and late answers are ignored.
+    /// Records an answer to the probe of `slot`, and returns both. Repeated answers are ignored; of a late one only the
+    /// [reason](Tracer::reason) counts.
     pub fn answer(&mut self, slot: u16, answer: ProbeAnswer, now: SteadyTime) -> Option<(Probe, ProbeReply)> {
-        let Outstanding { probe, sent, .. } =
-            self.outstanding.get_mut(usize::from(slot))?.take_if(|p| now <= p.until)?;
+        if self.outstanding.get(usize::from(slot))?.as_ref()?.until < now {
+            return self.reason(slot, answer);
+        }
+        let outstanding = self.outstanding.get_mut(usize::from(slot))?.take()?;
+        self.record(outstanding, answer)
+    }
+
+    /// Records an answer to the probe of `slot` that has no valid round-trip time, and returns both if a router at an earlier
+    /// hop reports that the destination is unreachable; all others are ignored. The probe remains unanswered. Such reports
+    /// are often late: a Linux router sends them after three seconds without an answer to ARP.
+    pub fn reason(&mut self, slot: u16, answer: ProbeAnswer) -> Option<(Probe, ProbeReply)> {
+        let ttl = self.outstanding.get(usize::from(slot))?.as_ref()?.probe.ttl;
+        self.reporter(ttl, answer.from, answer.end)?;
+        let outstanding = self.outstanding.get_mut(usize::from(slot))?.take()?;
+        self.record(outstanding, answer)
+    }
+
+    fn record(&mut self, outstanding: Outstanding, answer: ProbeAnswer) -> Option<(Probe, ProbeReply)> {
+        let Outstanding { probe, sent, .. } = outstanding;
         let ProbeAnswer { from, at, traffic_class, labels, end } = answer;
         let reported_by = self.reporter(probe.ttl, from, end);
         let reply =

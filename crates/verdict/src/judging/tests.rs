@@ -128,3 +128,30 @@ fn a_rate_that_was_not_reached_is_in_the_headline_and_limits_the_profiles() {
     let in_time = slow(MS, &options).answer.unwrap();
     assert!(!in_time.headline.contains("per second"), "{}", in_time.headline);
 }
+
+#[test]
+fn a_browser_whose_answers_came_too_late_is_not_behind_a_firewall() {
+    use jitlat_core::twoway::{BROWSER_REQUESTS, TwoWay};
+    let of = |protocol: &str| {
+        let spec =
+            TestSpec::new(Direction::Up, Transport::Tcp, 50, 80, Span(PERIOD), Schedule::Periodic).unwrap();
+        let mut session = Session::new(spec);
+        (session.sent, session.ending) = (Some(50), Ending::Complete);
+        let facts =
+            TwoWay { protocol: protocol.to_owned(), timeout: Some(Span::seconds(2)), ..TwoWay::default() };
+        session.two_way = Some(Box::new(facts));
+        let record = |seq: i64| {
+            let sent = WallTime(1_700_000_000_000_000_000 + seq * PERIOD);
+            let mut record = PacketRecord::one_way(seq, sent, sent);
+            record.clear(jitlat_core::record::Moment::Arrived);
+            record
+        };
+        crate::analyze(&session, (0..50).map(record))
+    };
+    let summary = of(BROWSER_REQUESTS);
+    let headline = &summary.answer.as_ref().unwrap().headline;
+    assert!(headline.starts_with("Bad: no answer arrived within 2.0 s, although"), "{headline}");
+    assert!(!summary.counts_losses());
+    let loss = jitlat_core::scalars::Scalar::named("loss").unwrap();
+    assert!(loss.of(&summary).is_none() && loss.of(&of("tcp")).is_some());
+}

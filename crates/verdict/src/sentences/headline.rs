@@ -96,6 +96,17 @@ const NAMED_OWN_QUEUE_NS: i64 = 20_000_000;
 pub const NOTHING_ARRIVED: &str =
     "Bad: nothing arrived: there is no path for this traffic, or a firewall blocks it.";
 
+/// Returns the headline of a browser's test without an answer within `timeout`. The browser reported the test over the same
+/// connection, so the path exists and nothing blocks it.
+pub fn no_answer_in_time(timeout: Option<Span>) -> String {
+    let within =
+        timeout.map_or_else(|| "in time".to_owned(), |limit| format!("within {}", time(limit.0 as f64)));
+    format!(
+        "Bad: no answer arrived {within}, although the connection remained open: the path delayed the answers for longer, \
+         or the browser did not read them."
+    )
+}
+
 /// Returns the headline of a test of which only `malformed` answers arrived, which could not be read. `may_differ` is true if
 /// the ends may use different time formats.
 pub fn only_malformed(malformed: u64, may_differ: bool) -> String {
