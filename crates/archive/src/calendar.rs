@@ -4,7 +4,7 @@ use crate::PoolPeriod;
 use crate::error::ArchiveError;
 use core::fmt;
 use core::str::FromStr;
-use jiff::civil::{Date, Time, Weekday};
+use jiff::civil::{Date, DateTime, Time, Weekday};
 use jiff::tz::{Offset, TimeZone};
 use jiff::{Timestamp, ToSpan};
 
@@ -81,7 +81,7 @@ impl Zone {
         self.civil(at).date()
     }
 
-    fn civil(&self, at: i64) -> jiff::civil::DateTime {
+    fn civil(&self, at: i64) -> DateTime {
         let at = Timestamp::from_nanosecond(at.into()).unwrap_or_default();
         self.zone.to_datetime(at)
     }
@@ -93,7 +93,12 @@ impl Zone {
             false => (date, minutes),
         };
         let time = Time::new((minutes / 60) as i8, (minutes % 60) as i8, 0, 0).ok()?;
-        let at = self.zone.to_timestamp(date.to_datetime(time)).ok()?;
+        self.instant_of(date.to_datetime(time))
+    }
+
+    /// Returns the first instant of a civil time, ns since 1970; `None` beyond the years that such times have.
+    pub(crate) fn instant_of(&self, civil: DateTime) -> Option<i64> {
+        let at = self.zone.to_timestamp(civil).ok()?;
         i64::try_from(at.as_nanosecond()).ok()
     }
 

@@ -360,8 +360,14 @@ pub(crate) enum For {
 pub(crate) fn open(archive: &Path, purpose: For) -> Result<Connection, ArchiveError> {
     let path = archive.join(CATALOGUE);
     let failed = |source| ArchiveError::Catalogue { doing: "opening", archive: archive.to_owned(), source };
-    if purpose != For::Making && !path.is_file() {
-        return Err(ArchiveError::NotAnArchive(archive.to_owned()));
+    if purpose != For::Making {
+        match path.metadata() {
+            Ok(there) if there.is_file() => {}
+            Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
+                return Err(ArchiveError::io("opening", &path)(e));
+            }
+            _ => return Err(ArchiveError::NotAnArchive(archive.to_owned())),
+        }
     }
     let mut flags = OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
     flags |= match purpose {

@@ -2,15 +2,28 @@
 
 use crate::catalogue::CATALOGUE;
 use crate::error::ArchiveError;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent};
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-/// Detects writes to the catalogue of an archive. Its descriptor becomes readable after a write, so a thread can wait
-/// for it.
+/// Times after a write at which the catalogue is to be read again. The system reports a write to the write-ahead log before the transaction
+/// is complete, which takes as long as the disk does.
+const AGAIN: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
+
+/// Detects writes to the catalogue of an archive. Its descriptor becomes readable after a write, and twice more within about a second, so
+/// a thread can wait for it.
 #[derive(Debug)]
 pub struct CatalogueWatch {
     inotify: Inotify,
+    again: TimerFd,
+    /// Index of the next time in [`AGAIN`].
+    next: AtomicUsize,
+    either: Epoll,
 }
 
 impl CatalogueWatch {
@@ -21,24 +34,44 @@ impl CatalogueWatch {
     /// latter case, poll instead.
     pub fn watch<P: AsRef<Path>>(roots: &[P]) -> Result<CatalogueWatch, ArchiveError> {
         let first = roots.first().map_or(Path::new(""), AsRef::as_ref);
-        let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK);
-        let inotify = inotify.map_err(|e| ArchiveError::io("watching", first)(e.into()))?;
+        let failed = |e: nix::Error| ArchiveError::io("watching", first)(e.into());
+        let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).map_err(failed)?;
         for root in roots.iter().map(AsRef::as_ref) {
             // Watch the folder rather than the files, because SQLite sometimes creates a new write-ahead log.
             let watched = inotify.add_watch(root, AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_ONLYDIR);
             watched.map_err(|e| ArchiveError::io("watching", root)(e.into()))?;
         }
-        Ok(CatalogueWatch { inotify })
+        let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
+        let again = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags).map_err(failed)?;
+        let either = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(failed)?;
+        for fd in [inotify.as_fd(), again.as_fd()] {
+            either.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, 0)).map_err(failed)?;
+        }
+        Ok(CatalogueWatch { inotify, again, next: AtomicUsize::new(0), either })
     }
 
-    /// Returns true if the catalogue was written since the last call, and resets the descriptor. Returns false if only
-    /// other files in the folder were written.
+    /// Returns true if the catalogue was written since the last call, or shortly before it, and resets the descriptor. Returns false if
+    /// only other files in the folder were written.
     pub fn take(&self) -> bool {
         let mut changed = false;
         while let Ok(events) = self.inotify.read_events() {
             changed |= events.iter().any(concerns_catalogue);
         }
-        changed
+        let mut buffer = [0; 8];
+        let is_due = matches!(nix::unistd::read(&self.again, &mut buffer), Ok(8));
+        if changed {
+            self.next.store(0, Ordering::Relaxed);
+        }
+        if changed || is_due {
+            let next = self.next.load(Ordering::Relaxed);
+            if let Some(after) = AGAIN.get(next) {
+                let at = Expiration::OneShot(TimeSpec::from(*after));
+                // Without a timer, the catalogue is read again after the next write.
+                let _ = self.again.set(at, TimerSetTimeFlags::empty());
+                self.next.store(next + 1, Ordering::Relaxed);
+            }
+        }
+        changed || is_due
     }
 }
 
@@ -52,7 +85,7 @@ fn concerns_catalogue(event: &InotifyEvent) -> bool {
 
 impl AsFd for CatalogueWatch {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.inotify.as_fd()
+        self.either.0.as_fd()
     }
 }
 
@@ -66,6 +99,7 @@ impl AsRawFd for CatalogueWatch {
 mod tests {
     use super::*;
     use crate::Archive;
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
     #[test]
     fn writes_are_noticed_and_reads_are_not() {
@@ -78,7 +112,13 @@ mod tests {
         assert!(!changes.take(), "nothing was written");
         archive.begin_push("elsewhere", 1 << 20).unwrap();
         assert!(changes.take());
-        assert!(!changes.take(), "it was noticed");
+        // The event may come before the transaction is visible.
+        for _ in AGAIN {
+            let mut waited = [PollFd::new(changes.as_fd(), PollFlags::POLLIN)];
+            assert_eq!(poll(&mut waited, PollTimeout::from(60_000u16)).unwrap(), 1);
+            assert!(changes.take());
+        }
+        assert!(!changes.take(), "no more than that");
         assert!(CatalogueWatch::watch(&[folder.path().join("nowhere")]).is_err());
     }
 }

@@ -5,7 +5,7 @@
 //! pruned are only in the catalogue, so [`Archive::prune`] first makes a copy that contains them. A damaged catalogue
 //! is rebuilt from this copy and the packet files of newer tests.
 
-use crate::catalogue::{self, CATALOGUE, For};
+use crate::catalogue::{self, CATALOGUE, For, VERSION};
 use crate::check::{Repair, files_in};
 use crate::error::ArchiveError;
 use crate::{Archive, Checked, TestId, alerts, lock, sums};
@@ -179,11 +179,14 @@ impl Archive {
     /// packet files for tests that the copy does not have. The previous catalogue is renamed, not removed.
     ///
     /// # Errors
-    /// [`ArchiveError`].
+    /// [`ArchiveError::TooNew`] if the catalogue or its copy is of a newer version, and other errors.
     pub fn restore(root: &Path) -> Result<Restored, ArchiveError> {
         let copy = root.join(CATALOGUE_COPY);
         if !root.join(CATALOGUE).exists() && !copy.exists() && files_in(&root.join("packets"))?.is_empty() {
             return Err(ArchiveError::NotAnArchive(root.to_owned()));
+        }
+        for file in [CATALOGUE, CATALOGUE_COPY] {
+            refuse_newer(&root.join(file), root)?;
         }
         let tmp = root.join("tmp");
         fs::create_dir_all(&tmp).map_err(ArchiveError::io("creating", &tmp))?;
@@ -261,6 +264,18 @@ fn check(copy: &Path, archive: &Path) -> Result<(), ArchiveError> {
     }
 }
 
+/// Refuses a catalogue of a newer version, whose tests this program could not keep. One without a readable version is damaged.
+fn refuse_newer(file: &Path, archive: &Path) -> Result<(), ArchiveError> {
+    let version = |db: Connection| db.query_row("PRAGMA user_version", [], |row| row.get(0));
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    match Connection::open_with_flags(file, flags).and_then(version) {
+        Ok(found) if found > VERSION => {
+            Err(ArchiveError::TooNew { archive: archive.to_owned(), found, known: VERSION })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Renames the catalogue, so that a new one can be made; returns its new path.
 fn set_aside(root: &Path) -> Result<Option<PathBuf>, ArchiveError> {
     if !root.join(CATALOGUE).exists() {
@@ -278,4 +293,26 @@ fn set_aside(root: &Path) -> Result<Option<PathBuf>, ArchiveError> {
         }
     }
     Ok(Some(root.join(name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_catalogue_of_a_newer_version_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(Archive::make(folder.path()).unwrap());
+        let file = folder.path().join(CATALOGUE);
+        let set = |version: i64| {
+            let db = Connection::open(&file).unwrap();
+            db.pragma_update(None, "user_version", version).unwrap();
+        };
+        set(VERSION + 1);
+        let refused = Archive::restore(folder.path());
+        assert!(matches!(refused, Err(ArchiveError::TooNew { .. })), "{refused:?}");
+        assert!(!folder.path().join("catalogue.damaged-1.sqlite").exists());
+        set(VERSION);
+        assert_eq!(Archive::restore(folder.path()).unwrap().tests, 0);
+    }
 }

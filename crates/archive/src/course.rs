@@ -160,6 +160,13 @@ impl Archive {
         from: i64,
         to: i64,
     ) -> Result<Vec<(i64, String, TestId)>, ArchiveError> {
+        if self.is_united() {
+            let found = self.at_places(stream, |member, local| member.host_faults(local, from, to))?;
+            let mut all: Vec<_> = found.into_iter().flatten().collect();
+            all.sort_by_key(|(at, _, id)| (*at, *id));
+            all.dedup_by_key(|(_, _, id)| *id);
+            return Ok(all);
+        }
         let query = "SELECT started_ns, host, id FROM tests WHERE stream = ? AND started_ns >= ? AND started_ns < ? \
                      AND host IN ('poor', 'bad') ORDER BY 1, 3";
         let run = || {

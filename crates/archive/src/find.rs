@@ -30,12 +30,12 @@ impl FromStr for Endpoints {
     }
 }
 
-/// A point in time: `2026-11-23`, `2026-11-23T10:00:00Z`, or a time span before now: `90m`, `36h`, `7d`, `8w`.
+/// A point in time: `2026-11-23`, `2026-11-23T10:00`, `2026-11-23T10:00:00Z`, or a time span before now: `90m`, `36h`, `7d`, `8w`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct When(pub WallTime);
 
 impl When {
-    /// Parses `text`; relative times count back from `now`, and dates begin in UTC.
+    /// Parses `text`; relative times count back from `now`, and dates and times without an offset are in UTC.
     ///
     /// # Errors
     /// [`ArchiveError::Usage`].
@@ -43,7 +43,7 @@ impl When {
         When::parse_in(text, now, &Zone::default())
     }
 
-    /// Parses `text` like [`When::parse`]; dates begin in `zone`.
+    /// Parses `text` like [`When::parse`]; dates and times without an offset are in `zone`.
     ///
     /// # Errors
     /// [`ArchiveError::Usage`].
@@ -63,10 +63,12 @@ impl When {
         }
         let instant = text.parse::<jiff::Timestamp>().ok();
         let instant = instant.and_then(|at| i64::try_from(at.as_nanosecond()).ok());
-        let at = instant.or_else(|| text.parse().ok().and_then(|date| zone.start(date)));
+        // A name of a zone in the text would be ignored.
+        let civil = || text.parse().ok().filter(|_| !text.contains('['));
+        let at = instant.or_else(|| civil().and_then(|civil| zone.instant_of(civil)));
         at.map(|ns| When(WallTime(ns))).ok_or_else(|| {
             ArchiveError::Usage(format!(
-                "'{text}' is not a time: write 2026-11-23, 2026-11-23T10:00:00Z, or a time before now such as 36h or 7d"
+                "'{text}' is not a time: write 2026-11-23, 2026-11-23T10:00, 2026-11-23T10:00:00Z, or a time before now such as 36h or 7d"
             ))
         })
     }

@@ -55,6 +55,9 @@ fn answers(archive: &Archive) -> String {
                 text += &format!("{:?}\n", archive.verdicts(stream, from, to).unwrap());
                 text += &format!("{}\n", archive.tests_between(stream, from, to).unwrap());
                 text += &format!("{:?}\n", archive.figure_since(stream, "pdv-p99", from).unwrap());
+                let some = archive.tests_with_figures(stream, &["pdv-p99", "loss"], (from, to)).unwrap();
+                text += &format!("{some:?}\n");
+                text += &format!("{:?}\n", archive.host_faults(stream, from, to).unwrap());
             }
             text += &format!("{:?}\n", archive.first_and_last(stream).unwrap());
             text += &format!("{:?}\n", archive.regular_distance(stream).unwrap());

@@ -365,7 +365,16 @@ fn ids_and_times_are_found_as_people_write_them() {
     let at = |text: &str| When::parse(text, now).unwrap().0.0;
     assert_eq!(at("1d"), NEW_YEAR);
     assert_eq!((at("2026-01-01"), at("2026-01-01T01:00:00Z")), (NEW_YEAR, NEW_YEAR + HOUR));
+    assert_eq!((at("2026-01-01T01:00:00"), at("2026-01-01 01:00")), (NEW_YEAR + HOUR, NEW_YEAR + HOUR));
+    let zone = "+05:30".parse().unwrap();
+    let there = |text: &str| When::parse_in(text, now, &zone).unwrap().0.0;
+    assert_eq!(
+        (there("2026-01-01T06:30"), there("2026-01-01T06:30:00Z")),
+        (at("2026-01-01 01:00"), at("2026-01-01 06:30"))
+    );
+    assert_eq!(there("2026-01-01"), NEW_YEAR - 11 * HOUR / 2);
     assert!(When::parse("yesterday", now).is_err());
+    assert!(When::parse("2026-01-01T01:00:00[Europe/Oslo", now).is_err());
     let path = |text: &str| Filter { path: Some(text.parse().unwrap()), ..Filter::default() };
     for (text, n) in [("192.0.2.1:192.0.2.2", 1), (":192.0.2.2", 1), ("192.0.2.1:", 1)] {
         assert_eq!(archive.list(&path(text), &[]).unwrap().len(), n, "{text}");

@@ -81,3 +81,25 @@ fn a_report_is_a_page_for_paper_and_a_table() {
     );
     assert!(dom.contains("No tests in these hours of the month"), "{dom}");
 }
+
+#[test]
+fn the_pages_of_two_archives_have_the_tests_of_both_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (folder.path().join("first"), folder.path().join("second"));
+    month(&first);
+    let other = month(&second);
+    // One more test than the other has.
+    mesh::add(&other, ("10.0.0.1", "10.0.0.2"), MONDAY + 30 * HOUR, Went::Well).unwrap();
+    drop(other);
+    let served = Served::start(&first, |settings| settings.others.push(second.clone()));
+    let report = served.json("/api/v1/sla?month=2025-11");
+    assert_eq!(report["paths"][0]["tests"], 26, "{report}");
+    let span = "from=2025-11-03T00:00:00Z&to=2025-11-09T00:00:00Z";
+    for page in ["/path/10.0.0.1/10.0.0.2", "/api/v1/path/10.0.0.1/10.0.0.2", "/sla"] {
+        let query = if page == "/sla" { "month=2025-11" } else { span };
+        let answer = served.get(&format!("{page}?{query}"));
+        assert_eq!(answer.status, 200, "{page}: {}", answer.body);
+    }
+    let path = served.json(&format!("/api/v1/path/10.0.0.1/10.0.0.2?{span}"));
+    assert_eq!(path["all"]["tests"], 26, "{path}");
+}
