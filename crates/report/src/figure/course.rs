@@ -54,7 +54,8 @@ pub fn delay_over_time(streams: &[DrawnStream<'_>]) -> Option<Figure> {
         (from, to) = losses.iter().fold((from, to), |(a, b), l| (a.min(l.0 + start), b.max(l.1 + start)));
         let stretches = losses.into_iter().map(|(a, b, share)| (a + start, b + start, share)).collect();
         let of = if known.len() == 1 { String::new() } else { format!("{}: ", stream.label) };
-        let name = format!("{of}{} lost", group_thousands(&s.counts.lost.to_string()));
+        let what = if s.counts_losses() { "lost" } else { "not answered in time" };
+        let name = format!("{of}{} {what}", group_thousands(&s.counts.lost.to_string()));
         let tone = if known.len() == 1 { Tone::Harm } else { tone };
         series.push(MarkSeries::new(name, tone, Mark::Rug { stretches }));
     }
@@ -86,14 +87,17 @@ pub fn delay_over_time(streams: &[DrawnStream<'_>]) -> Option<Figure> {
                 .into(),
         );
     }
+    let marks = if known.iter().any(|s| s.summary.loss_observable()) {
+        "Marks along the lower edge are losses, at their times. "
+    } else {
+        ""
+    };
     Some(Figure {
         id: "delay-over-time".into(),
         title: "Delay over time".into(),
         subtitle: format!("n = {} packets that arrived", group_thousands(&n.to_string())),
         measured: measured_of_several(known.iter().map(|s| (s.label, s.summary.measured()))),
-        about: "Marks along the lower edge are losses, at their times. A ramp is a queue that fills, a gap an outage, a step \
-                another route."
-            .into(),
+        about: format!("{marks}A ramp is a queue that fills, a gap an outage, a step another route."),
         x: Axis::linear("time since the first packet", AxisUnit::Elapsed, from, to),
         y: Axis::linear(quantity, AxisUnit::Time, low - margin, high + margin),
         right: None,

@@ -201,8 +201,9 @@ impl LogHeader {
     }
 
     fn classic(&mut self, key: &str, value: &str) -> Result<(), String> {
-        let address = || match value.parse() {
-            Ok(ip) => Ok(Some(ip)),
+        // An IPv4-mapped address is the same host as the IPv4 address: an IPv6 socket also accepts IPv4.
+        let address = || match value.parse::<std::net::IpAddr>() {
+            Ok(ip) => Ok(Some(ip.to_canonical())),
             Err(_) if value == "-" => Ok(None),
             Err(_) => Err(format!("'{value}' is not an address")),
         };
@@ -530,6 +531,13 @@ mod tests {
             assert!(!line.contains('\n') && line != "-", "{line:?}");
             assert_eq!(unescape(&line), text);
         }
+    }
+
+    #[test]
+    fn a_mapped_address_is_the_ipv4_host() {
+        let mut header = LogHeader::new();
+        header.classic("src_ip", "::ffff:192.0.2.1").unwrap();
+        assert_eq!(header.facts.src, Some([192, 0, 2, 1].into()));
     }
 
     #[test]
