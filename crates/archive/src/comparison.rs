@@ -184,13 +184,14 @@ impl Archive {
     /// Compares each stream that matches `filter` before and after `at`, in `figures`. Streams without tests in one of the parts are left out.
     ///
     /// # Errors
-    /// [`ArchiveError`].
+    /// [`ArchiveError::Usage`] for a figure that cannot be pooled, and other errors if the catalogue cannot be read.
     pub fn compare_parts(
         &self,
         filter: &Filter,
         at: When,
         figures: &[&'static Scalar],
     ) -> Result<Vec<ComparedParts>, ArchiveError> {
+        crate::query::check(figures)?;
         let earlier = Filter { before: Some(at), ..filter.clone() };
         let later = Filter { since: Some(at), ..filter.clone() };
         let mut all = Vec::new();

@@ -67,7 +67,7 @@ impl PeriodValues {
 }
 
 /// Checks that periods have each of the figures.
-fn check(figures: &[&Scalar]) -> Result<(), ArchiveError> {
+pub(crate) fn check(figures: &[&Scalar]) -> Result<(), ArchiveError> {
     let Some(figure) = figures.iter().find(|figure| !pool::has(figure)) else { return Ok(()) };
     let pooled: Vec<&str> = SCALARS.iter().filter(|f| pool::has(f)).map(|f| f.key).collect();
     Err(ArchiveError::Usage(format!(

@@ -295,9 +295,7 @@ impl Publication<'_> {
                 Ok(()) => self.done.packets_of += 1,
                 // The packets were pruned since the test was listed.
                 Err(ArchiveError::Pruned(_)) => {}
-                Err(e @ (ArchiveError::Damaged { .. } | ArchiveError::Impossible(_))) if !file.is_torn => {
-                    self.done.unreadable.push((test.id, e));
-                }
+                Err(e) if self.is_unreadable(&e) && !file.is_torn => self.done.unreadable.push((test.id, e)),
                 Err(e) => return Err(e),
             }
         }
@@ -305,6 +303,18 @@ impl Publication<'_> {
         match file.finish(&root, "packets.parquet")? {
             0 => Ok(()),
             rows => self.store(LakeTable::Packets, day, part, rows, &root.join("packets.parquet")),
+        }
+    }
+
+    /// True if an error concerns the packets of one test: the others can be published.
+    fn is_unreadable(&self, error: &ArchiveError) -> bool {
+        match error {
+            ArchiveError::Damaged { .. } | ArchiveError::Impossible(_) => true,
+            // A missing packet file, not a missing folder of the lake.
+            ArchiveError::Io { path, source, .. } => {
+                source.kind() == io::ErrorKind::NotFound && path.starts_with(self.archive.root())
+            }
+            _ => false,
         }
     }
 

@@ -64,13 +64,13 @@ impl GroupKey {
         }
     }
 
-    /// Returns the value of the property for a test.
-    pub fn of(self, test: &ListedTest) -> String {
+    /// Returns the value of the property for a test. Periods are those of `zone`, and have the name of their start.
+    pub fn of(self, test: &ListedTest, zone: &Zone) -> String {
         match self {
             GroupKey::Path => format!("{} > {} {} {}", test.src, test.dst, test.protocol, test.direction),
             GroupKey::Time(PoolPeriod::All) => "all".to_owned(),
             GroupKey::Time(PoolPeriod::Test) => test.id.clone(),
-            GroupKey::Time(period) => time(test.started_ns, period, &Zone::default()),
+            GroupKey::Time(period) => time(zone.around(period, test.started_ns).0, period, zone),
         }
     }
 }
@@ -127,5 +127,42 @@ impl DatasetDocument {
             groups: groups.iter().map(group).collect(),
             failed,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_is_a_period_of_the_zone() {
+        // 2025-11-23 12:13:20 UTC.
+        let test = ListedTest {
+            id: "1".to_owned(),
+            started_ns: 1_763_900_000_000_000_000,
+            name: None,
+            source: String::new(),
+            src: "a".to_owned(),
+            dst: "b".to_owned(),
+            protocol: "udp".to_owned(),
+            direction: "up".to_owned(),
+            packets: 0,
+            log_bytes: 0,
+            has_packets: true,
+            severity: "good".to_owned(),
+            headline: String::new(),
+            tags: BTreeMap::new(),
+            figures: BTreeMap::new(),
+        };
+        let of = |key: &str, zone: &str| {
+            key.parse::<GroupKey>().unwrap().of(&test, &zone.parse::<Zone>().unwrap())
+        };
+        assert_eq!(of("hour", "UTC"), "2025-11-23 12:00");
+        assert_eq!(of("hour", "+05:30"), "2025-11-23 17:00");
+        assert_eq!(
+            (of("day", "+12:00"), of("day", "UTC")),
+            ("2025-11-24".to_owned(), "2025-11-23".to_owned())
+        );
+        assert_eq!((of("path", "UTC"), of("all", "UTC")), ("a > b udp up".to_owned(), "all".to_owned()));
     }
 }

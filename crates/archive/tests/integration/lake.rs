@@ -234,3 +234,23 @@ fn a_name_belongs_to_one_archive_and_one_publisher() {
     assert_eq!(tests_of(&lake)[0].len(), 2);
     assert_eq!(manifest(&lake).files.len(), 3);
 }
+
+#[test]
+fn a_missing_packet_file_leaves_out_the_packets_of_its_tests_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let (root, lake) = (folder.path().join("net"), folder.path().join("lake"));
+    let archive = Archive::make(&root).unwrap();
+    // A file for each day.
+    for day in 0..3 {
+        archive.add(&write_log(folder.path(), day, NEW_YEAR + day * DAY, 50), &[]).unwrap();
+    }
+    let (there, away) = (root.join("packets/day=2026-01-02"), folder.path().join("away"));
+    fs::rename(&there, &away).unwrap();
+    let done = publish(&archive, &lake);
+    assert_eq!((done.tests, done.packets_of, done.unreadable.len()), (3, 2, 1));
+    let [summaries, packets] = tests_of(&lake);
+    assert_eq!((summaries.len(), packets.len()), (3, 2));
+    fs::rename(&away, &there).unwrap();
+    let mut store = LakeFolder::make(&lake).unwrap();
+    assert_eq!(archive.publish(&mut store, "net", true, |_, _| true).unwrap().packets_of, 3);
+}

@@ -50,7 +50,8 @@ pub fn run(root: &Path, args: &DatasetArgs, report: &ReportArgs, live: LiveArgs)
     if without > 0 {
         warn!("the packets of {without} tests were pruned: they are left out");
     }
-    let group = |test: &ListedTest| -> Vec<String> { args.by.iter().map(|key| key.of(test)).collect() };
+    let zone = args.filter.zone();
+    let group = |test: &ListedTest| -> Vec<String> { args.by.iter().map(|key| key.of(test, zone)).collect() };
     let tests: Vec<(TestId, Vec<String>)> = tests
         .iter()
         .filter(|t| t.has_packets)

@@ -1,6 +1,6 @@
 //! `jitlat archive query` and `compare`: figures of paths over time, and before and after a time.
 
-use super::select::{DateOrAge, FilterArgs, FormArgs, TrafficArgs};
+use super::select::{DateOrAge, FilterArgs, FormArgs, TrafficArgs, figure};
 use super::{AllArgs, printed};
 use crate::exit::ExitStatus;
 use anyhow::{Result, bail};
@@ -23,10 +23,9 @@ pub(super) struct QueryArgs {
     /// Figures to show, separated by commas; may be repeated
     ///
     /// Counts, loss, and percentiles, means and extremes of latency, pdv and ipdv are computed from all packets
-    /// of a period. For other metrics, the value is that of the worst test in the period. Metrics without a
-    /// better and a worse end, and the verdict (column `answer` or `severity`), are listed per test by `jitlat
+    /// of a period. Other metrics and the verdict (column `answer` or `severity`) are listed per test by `jitlat
     /// archive ls`.
-    #[arg(long = "figure", value_name = "FIGURES", value_delimiter = ',', default_value = "pdv-p99")]
+    #[arg(long = "figure", value_name = "FIGURES", value_delimiter = ',', value_parser = figure, default_value = "pdv-p99")]
     figures: Vec<Selector>,
     /// Length of the periods: test, hour, day, month, year or all
     #[arg(long, value_name = "PERIOD", default_value = "day")]
@@ -41,7 +40,7 @@ pub(super) struct ArchiveCompareArgs {
     places: AllArgs,
     /// Time that separates the two parts: a date, or an age (36h, 7d)
     ///
-    /// For example 2026-11-23, 2026-11-23T10:00:00Z, 36h or 7d.
+    /// For example 2026-11-23, 2026-11-23T10:00, 2026-11-23T10:00:00Z, 36h or 7d.
     #[arg(long, value_name = "TIME")]
     before: DateOrAge,
     /// Start of the part before that time (default: first test)
@@ -56,7 +55,7 @@ pub(super) struct ArchiveCompareArgs {
     #[arg(long = "tag", value_name = "K=V", value_parser = quantity::tag)]
     tags: Vec<(String, String)>,
     /// Figures to compare, separated by commas (default: the most important)
-    #[arg(long = "figure", value_name = "FIGURES", value_delimiter = ',')]
+    #[arg(long = "figure", value_name = "FIGURES", value_delimiter = ',', value_parser = figure)]
     figures: Vec<Selector>,
     #[command(flatten)]
     form: FormArgs,

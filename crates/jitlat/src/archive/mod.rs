@@ -136,7 +136,7 @@ struct LsArgs {
     /// Figure of each test, as in --fail-if; may be repeated
     ///
     /// Default: loss, pdv-p99.
-    #[arg(long = "figure", value_name = "FIGURE")]
+    #[arg(long = "figure", value_name = "FIGURE", value_parser = select::figure)]
     figures: Vec<Selector>,
     #[command(flatten)]
     form: FormArgs,

@@ -33,6 +33,13 @@ pub(super) fn run(args: &PublishArgs) -> Result<ExitStatus> {
         Some(name) => name.clone(),
         None => folder_name(&args.place.archive)?,
     };
+    if is_within(&args.lake, &args.place.archive) {
+        bail!(
+            "{} is in the archive {}: give a folder outside of it for the lake",
+            args.lake.display(),
+            args.place.archive.display()
+        );
+    }
     let mut lake = LakeFolder::make(&args.lake)
         .with_context(|| format!("creating the folder {}", args.lake.display()))?;
     let work = Work::of("publishing tests");
@@ -43,6 +50,9 @@ pub(super) fn run(args: &PublishArgs) -> Result<ExitStatus> {
     work.print(&text(&done))?;
     for (id, e) in &done.unreadable {
         work.without(|| error!("{id}: its packets are not published: {e}"));
+    }
+    if !done.unreadable.is_empty() {
+        work.without(|| error!("once these packets are readable, `archive publish --again` publishes everything again, with them"));
     }
     drop(work);
     if stop.is_requested() {
@@ -56,6 +66,13 @@ fn folder_name(archive: &Path) -> Result<String> {
     let whole = archive.canonicalize().with_context(|| format!("reading {}", archive.display()))?;
     let name = whole.file_name().and_then(|name| name.to_str());
     Ok(name.context("the folder of the archive has no name: give --name")?.to_owned())
+}
+
+/// True if `folder`, which need not exist, is `other` or in it.
+fn is_within(folder: &Path, other: &Path) -> bool {
+    let here = |path: &Path| if path.as_os_str().is_empty() { PathBuf::from(".") } else { path.to_owned() };
+    let existing = folder.ancestors().find_map(|path| here(path).canonicalize().ok());
+    existing.zip(other.canonicalize().ok()).is_some_and(|(folder, other)| folder.starts_with(other))
 }
 
 fn text(done: &PublishedLake) -> String {
@@ -74,4 +91,24 @@ fn text(done: &PublishedLake) -> String {
         text += &format!("{} of an interrupted publication removed\n", counted(done.removed, "file"));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lake_is_not_in_the_archive() {
+        let folder = tempfile::tempdir().unwrap();
+        let archive = folder.path().join("net");
+        std::fs::create_dir(&archive).unwrap();
+        for inside in
+            [archive.clone(), archive.join("lake"), archive.join("a/b"), folder.path().join("net/../net/c")]
+        {
+            assert!(is_within(&inside, &archive), "{}", inside.display());
+        }
+        for outside in [folder.path().to_owned(), folder.path().join("net2"), folder.path().join("lake/x")] {
+            assert!(!is_within(&outside, &archive), "{}", outside.display());
+        }
+    }
 }

@@ -7,6 +7,7 @@ use core::str::FromStr;
 use jitlat_archive::show::Form;
 use jitlat_archive::{ArchiveError, Endpoints, Filter, WeekHours, When, Zone};
 use jitlat_core::answer::Severity;
+use jitlat_core::scalars::Selector;
 use jitlat_core::{Dscp, quantity};
 
 /// A date, an instant or an age as typed; it is converted later, when the time zone (another option) is known.
@@ -33,7 +34,7 @@ impl DateOrAge {
 pub(super) struct FilterArgs {
     /// Only tests that started at this time or later: a date, or an age (36h, 7d)
     ///
-    /// For example 2026-11-23, 2026-11-23T10:00:00Z, 36h or 7d.
+    /// For example 2026-11-23, 2026-11-23T10:00, 2026-11-23T10:00:00Z, 36h or 7d.
     #[arg(long, value_name = "TIME")]
     since: Option<DateOrAge>,
     /// Only tests that started before this time
@@ -95,6 +96,11 @@ pub(super) struct FormArgs {
 fn severity(text: &str) -> Result<Severity, String> {
     Severity::named(text)
         .ok_or_else(|| format!("'{text}' is not a verdict: choose good, fair, poor, bad or unknown"))
+}
+
+/// Reads the name of a figure from a list, in which a space may follow a comma.
+pub(super) fn figure(text: &str) -> Result<Selector, <Selector as FromStr>::Err> {
+    text.trim().parse()
 }
 
 impl TrafficArgs {

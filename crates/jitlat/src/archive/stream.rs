@@ -7,13 +7,13 @@ use crate::interrupt::Signals;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use jitlat_archive::{Archive, CatalogueWatch, PublishedThrough};
+use jitlat_archive::{Archive, CatalogueWatch, PublishedThrough, TestId};
 use jitlat_core::Span;
 use jitlat_net::{clock, wake};
 use jitlat_output::results::RESULT_FORMATS;
 use jitlat_output::terminal::work::Work;
 use jitlat_store::output as file;
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -70,9 +70,15 @@ pub(super) fn run(args: &StreamArgs) -> Result<ExitStatus> {
     let watch = args.follow.then(|| CatalogueWatch::watch(&[root])).transpose()?;
     let archive = Archive::open(root)?;
     file::check(&args.state).with_context(|| "--state".to_owned())?;
+    let _locked = lock(&args.state)?;
     let mut through = read_state(&args.state, &archive)?;
     if through.is_none() && args.new {
-        through = archive.newest_entered()?;
+        // The number 0 is before all tests that are added from now on.
+        let none = PublishedThrough { entered: 0, test: TestId(0).to_string() };
+        let newest = archive.newest_entered()?.unwrap_or(none);
+        // Otherwise the next run would leave out the tests that are added until then.
+        write_state(&args.state, &newest)?;
+        through = Some(newest);
     }
     let work = Work::of("sending results");
     let (mut sent, mut pause) = (0u64, RETRY_S.0);
@@ -117,6 +123,23 @@ pub(super) fn run(args: &StreamArgs) -> Result<ExitStatus> {
     Ok(ExitStatus::Measured)
 }
 
+/// Locks a state until the file is dropped, so that no two programs send the same tests. The state itself is replaced when it is written.
+fn lock(state: &Path) -> Result<File> {
+    let mut name = state.as_os_str().to_owned();
+    name.push(".lock");
+    let path = PathBuf::from(name);
+    let file = File::options().create(true).write(true).truncate(false).open(&path);
+    let file = file.with_context(|| format!("--state: opening {}", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => bail!(
+            "--state: another `archive stream` uses {}: end it first, or use one file per destination",
+            state.display()
+        ),
+        Err(TryLockError::Error(e)) => Err(e).with_context(|| format!("--state: locking {}", path.display())),
+    }
+}
+
 /// Reads the newest test that was sent; `None` if there is no state.
 fn read_state(path: &Path, archive: &Archive) -> Result<Option<PublishedThrough>> {
     let text = match fs::read(path) {
@@ -158,5 +181,20 @@ fn deliver(command: &[String], message: &[u8]) -> Result<()> {
             Err(anyhow!("{program} ended before it had read the whole message of {} bytes", message.len()))
         }
         written => written.with_context(|| format!("writing to {program}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_has_one_user_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("state");
+        let first = lock(&state).unwrap();
+        assert!(lock(&state).unwrap_err().to_string().contains("another `archive stream` uses"));
+        drop(first);
+        assert!(lock(&state).is_ok());
     }
 }

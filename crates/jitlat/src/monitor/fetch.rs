@@ -80,6 +80,9 @@ impl FetchArgs {
     fn source(&self) -> Result<Option<FetchSource>> {
         let Some((address, text)) = self.fetch.clone().zip(self.fetch_key.as_ref()) else { return Ok(None) };
         let every = self.fetch_every.unwrap_or(Span::seconds(300)).max(Span::seconds(1));
+        if let Some(file) = &self.fetch_ca_file {
+            fs::File::open(file).with_context(|| format!("--fetch-ca-file: reading {}", file.display()))?;
+        }
         Ok(Some(FetchSource { address, key: key(text)?, ca_file: self.fetch_ca_file.clone(), every }))
     }
 }
@@ -149,7 +152,7 @@ pub fn run(args: &MonitorArgs) -> Result<()> {
     let mut is_first = true;
     while !stop.is_requested() {
         match source.update(file, &MonitorInstruments) {
-            Ok(FetchOutcome::New(_)) => info!("{}: updated from {}", file.display(), source.address),
+            Ok(FetchOutcome::New(_)) => info!("{}: updated from {}", file.display(), source.shown_address()),
             Ok(FetchOutcome::Same) => {}
             Err(e) if file.exists() => warn!("{e}; {} was not changed", file.display()),
             Err(e) => warn!("{e}"),

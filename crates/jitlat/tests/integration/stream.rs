@@ -71,6 +71,7 @@ fn every_result_is_sent_at_least_once_by_its_hash() {
         assert!(stream(folder, &options, "cat >> got").status.success());
         assert_eq!(lines(folder, "got").len(), expected);
     }
+    assert!(folder.join("other").exists(), "the next run continues from here");
 }
 
 #[test]
@@ -110,4 +111,6 @@ fn the_manifest_of_a_lake_is_what_its_schema_says() {
     schema::assert_valid("lake-manifest", &serde_json::from_slice::<Value>(&text).unwrap());
     let bad = jitlat(folder, &["archive", "publish", "net", "lake", "--name", "../net"]);
     assert!(String::from_utf8_lossy(&bad.stderr).contains("cannot be the name"));
+    let inside = jitlat(folder, &["archive", "publish", "net", "net/packets/lake"]);
+    assert!(String::from_utf8_lossy(&inside.stderr).contains("is in the archive net"));
 }

@@ -5,6 +5,7 @@
 
 use crate::file::{Instruments, read};
 use jitlat_core::Span;
+use jitlat_net::clock;
 use jitlat_web::{PostError, get};
 use minisign_verify::{PublicKey, Signature};
 use std::fmt;
@@ -24,6 +25,8 @@ const MAX_SIGNATURE_BYTES: usize = 4096;
 const DOWNLOAD_LIMIT: Duration = Duration::from_secs(30);
 /// Ending of the name of a signature.
 const ENDING: &str = ".minisig";
+/// Time by which the clock of the host that signs may be ahead, in seconds.
+const MAX_AHEAD_S: u64 = 24 * 3600;
 /// Lines of a signature.
 const SIGNATURE_LINES: usize = 4;
 
@@ -114,6 +117,18 @@ pub enum FetchError {
         /// Address of the file.
         address: String,
     },
+    /// The file was signed in the future, so that no later file could replace it until then.
+    #[error(
+        "{address} was signed at {offered} (seconds since 1970), more than a day after the time of this host ({now}): check both clocks, and sign it again"
+    )]
+    Early {
+        /// Address of the file.
+        address: String,
+        /// Time of the signature, in seconds since 1970.
+        offered: u64,
+        /// Time of this host, in seconds since 1970.
+        now: u64,
+    },
     /// The file was not signed after the stored one.
     #[error(
         "{address} was signed at {offered} (seconds since 1970), not after the file that is in use ({known}): sign it again, if it is the right one"
@@ -163,6 +178,16 @@ fn beside(file: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// Removes the name and the password from an address.
+fn without_password(address: &str) -> String {
+    let Some((scheme, rest)) = address.split_once("://") else { return address.to_owned() };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    match rest[..end].rfind('@') {
+        Some(at) => format!("{scheme}://{}", &rest[at + 1..]),
+        None => address.to_owned(),
+    }
+}
+
 /// Reads the stored file. Its signature is one of those in the file next to it; `None` if none of them is valid.
 fn known(file: &Path, key: &SigningKey) -> Option<KnownFile> {
     let (text, signatures) = (fs::read(file).ok()?, fs::read_to_string(beside(file)).ok()?);
@@ -192,27 +217,35 @@ impl FetchSource {
     /// # Errors
     /// [`FetchError`]; `file` is then not changed.
     pub fn update(&self, file: &Path, instruments: &dyn Instruments) -> Result<FetchOutcome, FetchError> {
-        self.update_by(file, instruments, |address, most| {
+        let now = u64::try_from(clock::wall().0 / 1_000_000_000).unwrap_or(0);
+        self.update_by(file, instruments, now, |address, most| {
             get(address, self.ca_file.as_deref(), DOWNLOAD_LIMIT, most)
         })
+    }
+
+    /// Returns the address for messages: without a name and a password.
+    pub fn shown_address(&self) -> String {
+        without_password(&self.address)
     }
 
     fn update_by(
         &self,
         file: &Path,
         instruments: &dyn Instruments,
+        now: u64,
         get: impl Fn(&str, usize) -> Result<Vec<u8>, PostError>,
     ) -> Result<FetchOutcome, FetchError> {
-        let address = &self.address;
-        let download = |address: &str, most| {
-            get(address, most).map_err(|source| FetchError::Download { address: address.to_owned(), source })
+        let address = self.shown_address();
+        let download = |place: &str, most| {
+            get(place, most)
+                .map_err(|source| FetchError::Download { address: without_password(place), source })
         };
         let unsigned = |why: &dyn fmt::Display| FetchError::Unsigned {
             address: address.clone(),
             key: self.key.to_string(),
             why: why.to_string(),
         };
-        let signature = download(&format!("{address}{ENDING}"), MAX_SIGNATURE_BYTES)?;
+        let signature = download(&format!("{}{ENDING}", self.address), MAX_SIGNATURE_BYTES)?;
         let signature = String::from_utf8(signature).map_err(|_| unsigned(&"the signature is not text"))?;
         let signature = signature.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
         let known = known(file, &self.key);
@@ -220,9 +253,12 @@ impl FetchSource {
             return Ok(FetchOutcome::Same);
         }
         let decoded = Signature::decode(&signature).map_err(|e| unsigned(&e))?;
-        let text = download(address, MAX_FILE_BYTES)?;
+        let text = download(&self.address, MAX_FILE_BYTES)?;
         self.key.key.verify(&text, &decoded, false).map_err(|e| unsigned(&e))?;
         let offered = signed_at(&decoded).ok_or_else(|| FetchError::Undated { address: address.clone() })?;
+        if offered > now.saturating_add(MAX_AHEAD_S) {
+            return Err(FetchError::Early { address, offered, now });
+        }
         if let Some(known) = &known {
             if known.text == text {
                 return Ok(FetchOutcome::Same);
@@ -266,13 +302,14 @@ mod tests {
             ca_file: None,
             every: Span::seconds(60),
         };
+        let now = std::cell::Cell::new(1_700_000_000 - MAX_AHEAD_S - 1);
         // The server offers a text with a signature, each of a file.
         let offer = |text: &str, signature: &str| {
             let files = BTreeMap::from([
                 (source.address.clone(), contents(&format!("{text}.toml"))),
                 (format!("{}.minisig", source.address), contents(&format!("{signature}.toml.minisig"))),
             ]);
-            source.update_by(&file, &crate::runtime::fake::Simple, |address, most| {
+            source.update_by(&file, &crate::runtime::fake::Simple, now.get(), |address, most| {
                 let file = files[address].clone();
                 if file.len() > most { Err(PostError::TooLarge(most)) } else { Ok(file) }
             })
@@ -280,6 +317,10 @@ mod tests {
         let here = || fs::read(&file).unwrap();
         assert!(matches!(offer("one", "two"), Err(FetchError::Unsigned { .. })));
         assert!(!file.exists());
+        // A file of the day after tomorrow could not be replaced until then.
+        assert!(matches!(offer("one", "one"), Err(FetchError::Early { offered: 1_700_000_000, .. })));
+        assert!(!file.exists());
+        now.set(1_700_000_100);
         assert_eq!(offer("one", "one").unwrap(), FetchOutcome::New(1_700_000_000));
         assert_eq!(offer("one", "one").unwrap(), FetchOutcome::Same);
         assert_eq!(offer("two", "two").unwrap(), FetchOutcome::New(1_700_000_100));
@@ -306,6 +347,16 @@ mod tests {
         assert_eq!(offer("one", "one").unwrap(), FetchOutcome::New(1_700_000_000));
         for wrong in ["", "RW", "RWTJ/vIah8kmFa8qni", "minisign.pub"] {
             assert!(wrong.parse::<SigningKey>().is_err(), "{wrong}");
+        }
+    }
+    #[test]
+    fn messages_have_no_passwords() {
+        for (address, shown) in [
+            ("https://me:secret@192.0.2.1/mesh.toml", "https://192.0.2.1/mesh.toml"),
+            ("https://me:s@cret@[2001:db8::1]:8443", "https://[2001:db8::1]:8443"),
+            ("https://192.0.2.1/a@b", "https://192.0.2.1/a@b"),
+        ] {
+            assert_eq!(without_password(address), shown);
         }
     }
 }

@@ -172,7 +172,7 @@ fn why(error: &io::Error) -> String {
                 "its certificate is for another name: check the address".to_owned()
             }
             CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-                "its certificate is from an unknown authority: set ca-file to the authority's certificate"
+                "its certificate is from an unknown authority: set ca-file, or --fetch-ca-file, to the authority's certificate"
                     .to_owned()
             }
             CertificateError::Other(other) => other.to_string(),

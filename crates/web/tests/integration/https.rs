@@ -104,7 +104,11 @@ fn who_proves_to_be_the_one_that_was_asked_is_told_and_nobody_else() {
         assert!(said.contains(why) && got.is_empty(), "{said}, not {why}; {got}");
     };
     refused(&good, Some(&false_one), "an unknown authority");
-    refused(&good, Some(&other), "an unknown authority: set ca-file to the authority's certificate");
+    refused(
+        &good,
+        Some(&other),
+        "an unknown authority: set ca-file, or --fetch-ca-file, to the authority's certificate",
+    );
     // This system does not trust it either, if it has any authorities.
     let (went, got) = posted_or_no_authorities(&good);
     assert!(
