@@ -9,7 +9,7 @@ use jitlat_web::{
 };
 use std::fs;
 use std::io::Read;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const HOSTS: [(&str, &str); 4] =
@@ -178,7 +178,9 @@ fn log_between(src: &str, dst: &str, more: &str, packets: i64) -> Packed {
     let first = text.lines().next().unwrap();
     fs::write(&path, format!("{first}\n# src_ip {src}\n# dst_ip {dst}\n{more}{rest}")).unwrap();
     let own = LogReader::open(&path).unwrap();
-    assert_eq!((own.session().src, own.session().dst), (src.parse().ok(), dst.parse().ok()));
+    // An IPv4 address that a log writes as an IPv6 address is read as what it is.
+    let read = |text: &str| text.parse().ok().map(|ip: IpAddr| ip.to_canonical());
+    assert_eq!((own.session().src, own.session().dst), (read(src), read(dst)));
     packed(folder.path(), &[path]).remove(0)
 }
 
@@ -346,7 +348,8 @@ fn a_host_with_a_key_cannot_speak_for_another() {
         ("192.0.2.1", "192.0.2.1", "berlin and berlin"),
     ] {
         for tags in [&[][..], &[("client", "madrid"), ("server", "rome")], &[("collected-from", "berlin")]] {
-            assert_eq!(refusal(&forged(src, dst, tags)), between(src, dst, names));
+            let read_src = src.trim_start_matches("::ffff:");
+            assert_eq!(refusal(&forged(src, dst, tags)), between(read_src, dst, names));
         }
     }
     assert_eq!(
