@@ -110,6 +110,7 @@ mod ring;
 #[cfg(feature = "rpm")]
 pub mod rpm;
 pub mod server;
+mod settings;
 mod shared_keys;
 mod sockets;
 pub mod stamp;

@@ -9,6 +9,8 @@
 mod filter;
 
 use super::Frame;
+pub use crate::settings::InterfaceSettings;
+
 use crate::privilege::{Capability, needs};
 use crate::sys::control::{ControlMessages, instants};
 use crate::sys::{self, Datagram, Inbox, MAX_BATCH, ReceiveMode, Ring, RingPacket};
@@ -49,27 +51,6 @@ pub enum InterfaceError {
         /// Error of the operating system.
         source: io::Error,
     },
-}
-
-/// Settings of a capture on an interface.
-#[derive(Clone, Copy, Debug)]
-pub struct InterfaceSettings {
-    /// Snap length: maximum number of bytes stored per packet.
-    pub snap: u32,
-    /// Size of the kernel's buffer for captured packets, in bytes.
-    pub buffer: usize,
-    /// True to request a ring shared with the kernel; otherwise packets are read from the socket's queue.
-    pub ring: bool,
-    /// True to also capture packets that are not addressed to this host, for example on a mirror port or a
-    /// bridge.
-    pub promiscuous: bool,
-}
-
-impl Default for InterfaceSettings {
-    /// Captures 256 bytes of each packet, enough to identify it, with a buffer of 16 MiB.
-    fn default() -> InterfaceSettings {
-        InterfaceSettings { snap: 256, buffer: 16 << 20, ring: true, promiscuous: false }
-    }
 }
 
 /// Maximum snap length, in bytes.

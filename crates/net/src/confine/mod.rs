@@ -12,6 +12,8 @@
 )]
 mod calls;
 
+pub use crate::settings::{CallSet, Confinement};
+
 use crate::android;
 use crate::privilege::Capability;
 use landlock::{
@@ -93,33 +95,6 @@ pub fn forbid_core_dumps() -> bool {
     let limited = setrlimit(Resource::RLIMIT_CORE, 0, 0).is_ok()
         || getrlimit(Resource::RLIMIT_CORE).is_ok_and(|(soft, _)| soft == 0);
     nix::sys::prctl::set_dumpable(false).is_ok() && limited
-}
-
-/// System calls that a confined process may make.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CallSet {
-    /// Calls of a server.
-    #[default]
-    Server,
-    /// Calls of a process that measures or shows measurements: those of a server, those for an archive, and requests to
-    /// the kernel about interfaces.
-    Monitor,
-}
-
-/// Rights that a confined process retains.
-#[derive(Clone, Debug, Default)]
-pub struct Confinement {
-    /// User to change to if the process was started as root; `None`: the owner of the first of `folders`, or
-    /// `nobody` without folders.
-    pub user: Option<String>,
-    /// Capabilities to retain, if the process has them.
-    pub capabilities: Vec<Capability>,
-    /// Folders that the process may read and write. Those that do not exist are created, for `user` if it is given.
-    pub folders: Vec<PathBuf>,
-    /// Files and folders that the process may read, in addition to [`READABLE`].
-    pub readable: Vec<PathBuf>,
-    /// System calls that are allowed.
-    pub calls: CallSet,
 }
 
 /// Reason why a process could not be confined.

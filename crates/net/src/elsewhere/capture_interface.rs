@@ -1,5 +1,7 @@
 //! Captures at an interface, which are possible only on Linux.
 
+pub use crate::settings::InterfaceSettings;
+
 use super::Frame;
 use crate::elsewhere::refusal;
 use jitlat_core::Span;
@@ -25,25 +27,6 @@ pub enum InterfaceError {
         /// Reason.
         source: io::Error,
     },
-}
-
-/// Settings of a capture on an interface.
-#[derive(Clone, Copy, Debug)]
-pub struct InterfaceSettings {
-    /// Snap length: maximum number of bytes stored per packet.
-    pub snap: u32,
-    /// Size of the kernel's buffer for captured packets, in bytes.
-    pub buffer: usize,
-    /// True to request a ring shared with the kernel.
-    pub ring: bool,
-    /// True to also capture packets that are not addressed to this host.
-    pub promiscuous: bool,
-}
-
-impl Default for InterfaceSettings {
-    fn default() -> InterfaceSettings {
-        InterfaceSettings { snap: 256, buffer: 16 << 20, ring: true, promiscuous: false }
-    }
 }
 
 /// A running capture on an interface, of which there is none on this system.

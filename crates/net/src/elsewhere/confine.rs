@@ -1,11 +1,11 @@
 //! Confinement of a process, which exists only on Linux.
 
+pub use crate::settings::{CallSet, Confinement};
+
 use crate::elsewhere::refusal;
-use crate::privilege::Capability;
 use std::convert::Infallible;
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
 
 /// Files and folders of the system that a confined process may read.
 pub const READABLE: &[&str] = &[];
@@ -18,31 +18,6 @@ pub fn is_confined() -> bool {
 /// Returns false: this program does not turn off core dumps on this system.
 pub fn forbid_core_dumps() -> bool {
     false
-}
-
-/// System calls that a confined process may make.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CallSet {
-    /// Calls of a server.
-    #[default]
-    Server,
-    /// Calls of a process that measures or shows measurements.
-    Monitor,
-}
-
-/// Rights that a confined process retains.
-#[derive(Clone, Debug, Default)]
-pub struct Confinement {
-    /// User to change to.
-    pub user: Option<String>,
-    /// Capabilities to retain.
-    pub capabilities: Vec<Capability>,
-    /// Folders that the process may read and write.
-    pub folders: Vec<PathBuf>,
-    /// Files and folders that the process may read.
-    pub readable: Vec<PathBuf>,
-    /// System calls that are allowed.
-    pub calls: CallSet,
 }
 
 /// Reason why a process could not be confined.

@@ -1,43 +1,13 @@
 //! Impaired paths, which are emulated only on Linux.
 
+pub use crate::settings::{Forward, Numbering, RelayConfig};
+
 use crate::elsewhere::refusal;
 use jitlat_core::Span;
-use jitlat_impair::{PathTally, Scenario};
+use jitlat_impair::PathTally;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-
-/// Numbering of test packets, to which patterns of loss, duplication and reordering refer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Numbering {
-    /// Sequence number of one-way test packets.
-    #[default]
-    Sequence,
-    /// Order of arrival.
-    Arrival,
-}
-
-/// An address to listen on, and the address to forward to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Forward {
-    /// Address that clients send to.
-    pub listen: SocketAddr,
-    /// Address of the server.
-    pub to: SocketAddr,
-}
-
-/// Settings of a relay.
-#[derive(Clone, Debug)]
-pub struct RelayConfig {
-    /// TCP ports to forward.
-    pub tcp: Vec<Forward>,
-    /// UDP ports to forward.
-    pub udp: Vec<Forward>,
-    /// Impairments of the path.
-    pub scenario: Scenario,
-    /// Numbering of test packets.
-    pub numbering: Numbering,
-}
 
 /// Reason why a relay could not start.
 #[derive(Debug, thiserror::Error)]

@@ -14,24 +14,14 @@ mod line;
 pub mod relay;
 pub mod tun;
 
+pub use crate::settings::{Forward, Numbering, RelayConfig};
 pub use lab::{Lab, LabError};
 pub use line::DeliveryLateness;
-pub use relay::{Forward, Relay, RelayConfig, RelayError};
+pub use relay::{Relay, RelayError};
 pub use tun::{Tun, TunConfig, TunEnd, TunError};
 
 use jitlat_core::time::SteadyTime;
 use jitlat_impair::{Deliveries, Impairment, PathPacket, PathTally};
-
-/// Numbering of test packets, to which patterns of loss, duplication and reordering refer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Numbering {
-    /// Sequence number of one-way test packets. All other packets, including sentinels, are only subject to delay,
-    /// queueing and outages.
-    #[default]
-    Sequence,
-    /// Order of arrival. Packets smaller than the model's `min_bytes` are not numbered.
-    Arrival,
-}
 
 impl Numbering {
     /// Returns the deliveries of a datagram with this payload; `packet` is the IP packet.

@@ -8,37 +8,16 @@
 mod tcp;
 mod udp;
 
+use super::EmulatorReport;
 use super::line::{self, DelayLine};
-use super::{EmulatorReport, Numbering};
-use jitlat_impair::{Impairment, Scenario};
+use crate::settings::{Forward, RelayConfig};
+use jitlat_impair::Impairment;
 use nix::poll::{PollFd, PollFlags};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::thread::JoinHandle;
-
-/// An address to listen on, and the address to forward to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Forward {
-    /// Address that clients send to; with port 0, the system chooses the port.
-    pub listen: SocketAddr,
-    /// Address of the server.
-    pub to: SocketAddr,
-}
-
-/// Settings of a relay.
-#[derive(Clone, Debug)]
-pub struct RelayConfig {
-    /// TCP ports to forward, for control connections and TCP tests.
-    pub tcp: Vec<Forward>,
-    /// UDP ports to forward, for test streams.
-    pub udp: Vec<Forward>,
-    /// Impairments of the path.
-    pub scenario: Scenario,
-    /// Numbering of test packets.
-    pub numbering: Numbering,
-}
 
 /// Reason why a relay could not start.
 #[derive(Debug, thiserror::Error)]

@@ -1,6 +1,7 @@
 use super::*;
+use crate::settings::Numbering;
 use jitlat_core::time::Span;
-use jitlat_impair::{Choice, DuplicationModel, PathModel};
+use jitlat_impair::{Choice, DuplicationModel, PathModel, Scenario};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
